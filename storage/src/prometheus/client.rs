@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 pub use self::{
     queries::CollectedSeries,
     query_stats::QueryStats,
-    range::{InvalidQueryRange, QueryRange, RangeInterrupted},
+    range::{QueryRange, RangeInterrupted},
 };
 use super::{
     decode::ResponseSummary, query_error::QueryError, schema::Dialect, transport::Transport,

@@ -8,19 +8,20 @@
 //! Configured names are not detected, and apply even if the server has no such series.
 
 mod kube_state_metrics;
-mod recording_rules;
 mod usage_series;
 
 use std::time::Duration;
 
-pub use self::recording_rules::find as find_recorded;
 use super::{
     client::{CollectedSeries, PrometheusClient},
     decode::IgnoreSeries,
-    promql::Query,
+    promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
-    schema::{Dialect, LabelValues, RecordingRules, Schema, ScrapeInterval, WithOrigin},
-    selector::LabelMatchers,
+    schema::{
+        CPU_METRIC, Dialect, LabelValues, MAX_NAMESPACES, MEMORY_METRIC, RECORDED_CPU_METRIC,
+        RECORDED_MEMORY_METRIC, RecordingRules, Schema, ScrapeInterval, WithOrigin,
+    },
+    selector::{LabelMatchers, Selector},
 };
 use plimsoll_core::types::Time;
 
@@ -93,6 +94,41 @@ pub async fn detect(
     })
 }
 
+/// Compares recorded and raw series at the start and the end of a history, in these namespaces or in all. One query if
+/// there are none, six if they are complete.
+///
+/// A container that has just started has no recorded series yet, so 95% of the containers counts as complete.
+pub async fn find_recorded(
+    client: &PrometheusClient,
+    schema: &Schema,
+    namespaces: &[&str],
+    (from, to): (Time, Time),
+) -> Result<RecordingRules, QueryError> {
+    let usage = &schema.usage;
+    // The rules record these metrics. A configured metric takes precedence.
+    if usage.cpu.value != CPU_METRIC || usage.memory.value != MEMORY_METRIC {
+        return Ok(RecordingRules::Absent);
+    }
+    let namespaces = if namespaces.len() <= MAX_NAMESPACES { namespaces } else { &[] };
+    for at in [to, from] {
+        let identity = usage.container_labels();
+        let mut containers = u64::MAX;
+        for metric in [RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC] {
+            let recorded = schema.in_namespaces(Selector::metric(metric), namespaces).into();
+            containers = containers.min(count_containers(client, &recorded, &identity, at).await?);
+            if containers == 0 && at == to {
+                return Ok(RecordingRules::Absent);
+            }
+        }
+        let all = schema.usage_selector_in(&usage.memory, namespaces).into();
+        let total_containers = count_containers(client, &all, &identity, at).await?;
+        if containers == 0 || containers.saturating_mul(20) < total_containers.saturating_mul(19) {
+            return Ok(RecordingRules::Incomplete { at, containers, total_containers });
+        }
+    }
+    Ok(RecordingRules::Complete)
+}
+
 /// Detects the dialect by a keyword that only MetricsQL has.
 async fn dialect(client: &PrometheusClient, at: Time) -> Result<Dialect, QueryError> {
     let Ok(query) = Query::from_user("vector(1) default 2", &LabelMatchers::default()) else {
@@ -119,9 +155,8 @@ async fn detect_scrape_interval(
     for sample in samples.iter().take(3) {
         let query = Query::range_samples(&sample.selector(), LOOK_BACK);
         for series in client.vector(&query, at).await? {
-            let times = series.points.iter().map(|(at, _)| at.as_nanos());
-            let times: Vec<_> = times.collect();
-            gaps.extend(times.windows(2).map(|pair| (pair[1] - pair[0]).unsigned_abs()));
+            let gap = |pair: &[(Time, f64)]| pair[1].0.nanos_since(pair[0].0).unsigned_abs();
+            gaps.extend(series.points.windows(2).map(gap));
         }
     }
     if gaps.len() < 3 {
@@ -143,6 +178,32 @@ async fn detect_scrape_interval(
     // A scrape may be late by up to 2% of the interval.
     let longest = if longest < interval + interval / 50 { interval } else { longest };
     Ok(WithOrigin::detected(ScrapeInterval { interval, longest_gap: longest }))
+}
+
+/// The last sample of each series within this time; without a time, the current one.
+fn last_samples(series: Selector, within: Option<Duration>) -> Query {
+    match within {
+        Some(within) => Query::range_function(RangeFunction::Last, &series, within),
+        None => series.into(),
+    }
+}
+
+/// The name of a label. A scrape without honor_labels overwrites the label and keeps the original as `exported_`.
+fn actual_label(series: &[CollectedSeries], usual: &str) -> String {
+    let exported = format!("exported_{usual}");
+    let is_exported = series.iter().any(|series| !series.get(&exported).is_empty());
+    if is_exported { exported } else { usual.to_owned() }
+}
+
+/// Counts the containers that have any of these series.
+async fn count_containers(
+    client: &PrometheusClient,
+    series: &Query,
+    identity: &[&str; 3],
+    at: Time,
+) -> Result<u64, QueryError> {
+    let by_container = series.aggregate(Aggregation::Group, identity);
+    client.count(&by_container.aggregate(Aggregation::Count, &[]), at).await
 }
 
 /// The labels that have at least this many distinct values, with these values.

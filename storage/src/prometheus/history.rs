@@ -13,14 +13,12 @@ mod live_pods;
 mod load;
 #[cfg(test)]
 mod memory_bound_tests;
-mod namespaces;
 mod oom_kills;
 mod owner_series;
 mod pod_info;
 mod pod_labels;
 mod pod_name_rules;
 mod query_plan;
-mod query_preview;
 mod throttling;
 mod time_slice;
 mod workload_batch;
@@ -36,25 +34,26 @@ use std::{
 
 use async_trait::async_trait;
 
+use self::{
+    batch_load::LoadContext,
+    live_pods::groups,
+    pod_labels::assign_labelled_pods,
+    query_plan::QueryPlan,
+    workload_batch::{LONGEST_PATTERN, WorkloadBatch},
+};
 pub use self::{
     live_pods::{KnownPods, LivePods},
     load::{HistoryLoad, LoadIncomplete, LoadStats},
     pod_labels::{PodLabelQuery, PodOwnership, VpaMatcher},
     pod_name_rules::OwnerRef,
-    query_plan::Weighting,
-    query_preview::{QueryPreview, preview_queries},
+    query_plan::{QueryPreview, Weighting, preview_queries},
     throttling::ThrottlingReport,
     time_slice::SkippedCounts,
-};
-use self::{
-    namespaces::with_series,
-    pod_labels::{OwnershipQuery, assign_labelled_pods},
-    query_plan::QueryPlan,
-    workload_batch::WorkloadBatch,
 };
 use super::{
     client::PrometheusClient,
     detect::{DetectError, SchemaOverrides, detect, find_recorded},
+    promql::{Aggregation, Query},
     query_error::QueryError,
     schema::{RecordingRules, Schema},
     transport::WallClock,
@@ -112,18 +111,13 @@ pub struct PrometheusHistory {
     client: PrometheusClient,
     settings: HistorySettings,
     clock: WallClock,
-    schema: Mutex<Option<CachedSchema>>,
+    /// The schema, and when it was detected.
+    schema: Mutex<Option<(Arc<Schema>, Time)>>,
     /// Consecutive reads without a series.
     empty_reads: AtomicU32,
     /// Whether it was logged that pod labels are used, or that they cannot be used.
     logged_pod_labels: AtomicBool,
     logged_no_pod_labels: AtomicBool,
-}
-
-#[derive(Clone, Debug)]
-struct CachedSchema {
-    schema: Arc<Schema>,
-    at: Time,
 }
 
 impl PrometheusHistory {
@@ -162,22 +156,23 @@ impl PrometheusHistory {
     pub async fn schema(&self, namespaces: &[&str]) -> Result<Arc<Schema>, DetectError> {
         let now = self.clock.now();
         let previous = self.cached_schema().clone();
-        if let Some(CachedSchema { schema, .. }) =
-            previous.as_ref().filter(|cached| !self.is_redetection_due(cached, now))
+        if let Some((schema, at)) = &previous
+            && !self.is_redetection_due(schema, *at, now)
         {
             return Ok(Arc::clone(schema));
         }
+        let previous = previous.map(|(schema, _)| schema);
         self.empty_reads.store(0, Ordering::Relaxed);
         let found = match (self.find(namespaces, now).await, &previous) {
             (Ok(found), None) => Arc::new(found),
-            (Ok(found), Some(previous)) => Arc::new(found.or_previous(&previous.schema)),
+            (Ok(found), Some(previous)) => Arc::new(found.or_previous(previous)),
             (Err(error), None) => return Err(error),
             (Err(error), Some(previous)) => {
                 tracing::debug!(server = self.server, %error, "failed to detect series; using the previous schema");
-                Arc::clone(&previous.schema)
+                Arc::clone(previous)
             }
         };
-        if previous.as_ref().is_none_or(|previous| !found.has_same_names(&previous.schema)) {
+        if previous.as_ref().is_none_or(|previous| !found.has_same_names(previous)) {
             tracing::info!(server = self.server, schema = %found, "detected metric and label names of Prometheus");
         }
         if previous.is_none() && found.mixes_clusters() {
@@ -187,16 +182,15 @@ impl PrometheusHistory {
                  with --prometheus-matcher"
             );
         }
-        *self.cached_schema() = Some(CachedSchema { schema: Arc::clone(&found), at: now });
+        *self.cached_schema() = Some((Arc::clone(&found), now));
         Ok(found)
     }
 
-    /// Whether the schema has to be detected again.
-    fn is_redetection_due(&self, cached: &CachedSchema, now: Time) -> bool {
-        let is_older_than = |ttl| now >= cached.at.later(ttl);
+    fn is_redetection_due(&self, schema: &Schema, at: Time, now: Time) -> bool {
+        let is_older_than = |ttl| now >= at.later(ttl);
         let is_empty = self.empty_reads.load(Ordering::Relaxed) >= MAX_EMPTY_READS;
-        (cached.schema.is_incomplete() && is_older_than(INCOMPLETE_SCHEMA_TTL))
-            || (is_empty && cached.schema.usage.containers > 0 && is_older_than(EMPTY_SCHEMA_TTL))
+        (schema.is_incomplete() && is_older_than(INCOMPLETE_SCHEMA_TTL))
+            || (is_empty && schema.usage.containers > 0 && is_older_than(EMPTY_SCHEMA_TTL))
             || is_older_than(SCHEMA_TTL)
     }
 
@@ -244,11 +238,10 @@ impl PrometheusHistory {
             return Ok(None);
         };
         let schema = &*self.schema(namespaces).await?;
-        let (within, now) = (within.unwrap_or(self.settings.length), self.clock.now());
-        let ownership_query = OwnershipQuery { schema, namespaces, within, now };
+        let span = (within.unwrap_or(self.settings.length), self.clock.now());
         // A partial response would be taken as complete.
         let client = self.client.clone().rejecting_partial();
-        let why = match labels.query_ownership(&client, ownership_query, selects).await {
+        let why = match labels.query_ownership(&client, schema, namespaces, span, selects).await {
             Ok(Some(ownership)) => {
                 if !self.logged_pod_labels.swap(true, Ordering::Relaxed) {
                     let [namespace, pod, prefix] = &ownership.names;
@@ -296,7 +289,8 @@ impl PrometheusHistory {
         let (batches, skipped) = Self::batches(wanted, pods);
         let client = self.client.clone().with_dialect(schema.dialect).rejecting_partial();
         let budget = self.settings.point_budget.max(1);
-        Ok((HistoryLoad::new(client, schema, plan, budget, batches, (after, to)), skipped))
+        let context = LoadContext { client, schema, plan, budget };
+        Ok((HistoryLoad::new(context, batches, (after, to)), skipped))
     }
 
     /// Queries how much CPU limits throttled the containers of these VPAs, within this time until now. Fails only if the
@@ -322,7 +316,16 @@ impl PrometheusHistory {
         namespaces: &[&str],
     ) -> Result<HashSet<Box<str>>, DetectError> {
         let schema = self.schema(namespaces).await?;
-        Ok(with_series(&self.client, &schema, namespaces, self.clock.now()).await?)
+        let (label, now) = (&*schema.usage.namespace.value, self.clock.now());
+        let mut found = HashSet::new();
+        for group in groups(namespaces.iter().copied().collect(), LONGEST_PATTERN) {
+            let series = schema.usage_selector_in(&schema.usage.memory, &group);
+            let query = Query::from(series).aggregate(Aggregation::Group, &[label]);
+            let series = self.client.vector(&query, now).await?;
+            let names = series.iter().filter_map(|one| one.labels.get(label));
+            found.extend(names.map(|name| name.as_str().into()));
+        }
+        Ok(found)
     }
 
     /// Groups workloads into batches. Also returns those that cannot be queried.
@@ -368,7 +371,7 @@ impl PrometheusHistory {
         }
     }
 
-    fn cached_schema(&self) -> std::sync::MutexGuard<'_, Option<CachedSchema>> {
+    fn cached_schema(&self) -> std::sync::MutexGuard<'_, Option<(Arc<Schema>, Time)>> {
         // It is a single value, so a panic cannot leave it half changed.
         self.schema.lock().unwrap_or_else(PoisonError::into_inner)
     }

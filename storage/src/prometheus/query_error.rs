@@ -99,7 +99,6 @@ impl From<DecodeError> for QueryError {
     }
 }
 
-/// The status and headers of a response.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
@@ -196,7 +195,6 @@ fn is_size(message: &str) -> bool {
         .any(about)
 }
 
-/// Whether a content type is JSON.
 fn is_json(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     media.ends_with("/json") || media.ends_with("+json")

@@ -17,6 +17,9 @@ pub const RECORDED_CPU_METRIC: &str = "plimsoll:container_cpu_usage_cores:irate"
 /// Peak memory of each container in five minutes, as recorded by the same rules.
 pub const RECORDED_MEMORY_METRIC: &str = "plimsoll:container_memory_working_set_bytes:max5m";
 
+/// With more namespaces than this, queries are not restricted to them: servers limit the length of a query.
+pub(super) const MAX_NAMESPACES: usize = 50;
+
 /// The names of a server's series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
@@ -192,36 +195,37 @@ impl Default for ScrapeInterval {
 }
 
 impl Schema {
-    /// Selects the series of a usage metric for containers in one namespace, without pod sandboxes.
-    pub fn usage_selector(
+    /// Selects the series of a usage metric for containers in these namespaces, or in all if the list is empty, without pod
+    /// sandboxes.
+    pub fn usage_selector_in(&self, metric: &WithOrigin<String>, namespaces: &[&str]) -> Selector {
+        self.in_namespaces(self.usage_series(&metric.value), namespaces)
+    }
+
+    /// Restricts series to containers in these namespaces, or in all if the list is empty.
+    pub(super) fn in_namespaces(&self, series: Selector, namespaces: &[&str]) -> Selector {
+        let [label, pod, _] = self.usage.container_labels();
+        let series = series.not_equals(pod, "");
+        if namespaces.is_empty() {
+            return self.of_containers(series);
+        }
+        self.of_containers(series.matches(label, Pattern::any_literal(namespaces.iter().copied())))
+    }
+
+    /// Restricts series to containers of these pods in one namespace.
+    pub(super) fn in_namespace(
         &self,
-        metric: &WithOrigin<String>,
+        series: Selector,
         namespace: &str,
         pods: Pattern,
     ) -> Selector {
         let [label, pod, _] = self.usage.container_labels();
-        self.of_containers(self.of_source(metric).equals(label, namespace).matches(pod, pods))
+        self.of_containers(series.equals(label, namespace).matches(pod, pods))
     }
 
-    /// The same for several namespaces, or for all if the list is empty.
-    pub fn usage_selector_in(&self, metric: &WithOrigin<String>, namespaces: &[&str]) -> Selector {
-        self.of_containers(self.of_pods(self.of_source(metric), namespaces))
-    }
-
-    /// Selects the recorded series of a metric in one namespace. The rules have already selected the job and the path.
-    pub fn recorded_selector(&self, metric: &str, namespace: &str, pods: Pattern) -> Selector {
-        let [label, pod, _] = self.usage.container_labels();
-        let recorded = Selector::metric(metric).equals(label, namespace);
-        self.of_containers(recorded.matches(pod, pods))
-    }
-
-    /// The same for several namespaces, or for all if the list is empty.
-    pub fn recorded_selector_in(&self, metric: &str, namespaces: &[&str]) -> Selector {
-        self.of_containers(self.of_pods(Selector::metric(metric), namespaces))
-    }
-
-    fn of_source(&self, metric: &WithOrigin<String>) -> Selector {
-        let mut selector = Selector::metric(&metric.value);
+    /// Selects the series of a usage metric. Recorded ones are selected by their name alone, because the rules have already
+    /// selected the job and the path.
+    pub(super) fn usage_series(&self, metric: &str) -> Selector {
+        let mut selector = Selector::metric(metric);
         if let Some(job) = &self.usage.job.value {
             selector = selector.equals("job", job);
         }
@@ -231,18 +235,9 @@ impl Schema {
         selector
     }
 
-    fn of_pods(&self, selector: Selector, namespaces: &[&str]) -> Selector {
-        let [label, pod, _] = self.usage.container_labels();
-        let selector = selector.not_equals(pod, "");
-        if namespaces.is_empty() {
-            return selector;
-        }
-        selector.matches(label, Pattern::any_literal(namespaces.iter().copied()))
-    }
-
-    fn of_containers(&self, selector: Selector) -> Selector {
+    fn of_containers(&self, series: Selector) -> Selector {
         let [_, _, container] = self.usage.container_labels();
-        selector.not_equals(container, "").not_equals(container, "POD").with_all(&self.matchers)
+        series.not_equals(container, "").not_equals(container, "POD").with_all(&self.matchers)
     }
 
     /// Whether something that most servers have was not detected.
@@ -273,19 +268,12 @@ impl Schema {
         let names = |schema: &Self| {
             let mut usage = schema.usage.clone();
             (usage.containers, usage.jobs) = (0, Vec::new());
-            let KubeStateMetrics { job, namespace, pod, container, families: _ } =
-                schema.kube_state_metrics.clone().unwrap_or_default();
-            (
-                usage,
-                schema.kube_state_metrics.is_some(),
-                job,
-                namespace,
-                pod,
-                container,
-                schema.dialect,
-            )
+            let states = schema.kube_state_metrics.clone();
+            let states =
+                states.map(|states| KubeStateMetrics { families: BTreeSet::new(), ..states });
+            (usage, states, schema.dialect, schema.scrape_interval.clone())
         };
-        names(self) == names(other) && self.scrape_interval == other.scrape_interval
+        names(self) == names(other)
     }
 
     /// Whether the series of several clusters would be mixed up.
@@ -350,11 +338,10 @@ impl fmt::Display for Schema {
         if let Some(path) = metrics_path {
             write!(f, " at {path}")?;
         }
-        write!(f, ", {containers} containers, labels ")?;
-        for (at, label) in [namespace, pod, container].into_iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}{} ({})", label.value, label.origin)?;
-        }
+        let labels = [namespace, pod, container]
+            .map(|label| format!("{} ({})", label.value, label.origin))
+            .join(", ");
+        write!(f, ", {containers} containers, labels {labels}")?;
         write!(
             f,
             ", scraped every {:?} ({})",
@@ -393,4 +380,4 @@ impl fmt::Display for Schema {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -65,20 +65,18 @@ impl Selector {
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plain = self.metric.as_deref().filter(|name| is_metric(name));
-        f.write_str(plain.unwrap_or_default())?;
-        // Release 2 supports names with other characters only in this form.
-        let quoted_name = self.metric.as_deref().filter(|_| plain.is_none());
-        let quoted_name =
-            quoted_name.map(|name| LabelMatcher::new("__name__", MatchOperator::Equals, name));
-        if plain.is_some() && self.matchers.is_empty() {
+        let (plain, other) = match &self.metric {
+            Some(name) if is_metric(name) => (name.as_str(), None),
+            // Release 2 supports names with other characters only in this form.
+            Some(name) => ("", Some(LabelMatcher::new("__name__", MatchOperator::Equals, name))),
+            None => ("", None),
+        };
+        f.write_str(plain)?;
+        let matchers: LabelMatchers = other.into_iter().chain(self.matchers.clone()).collect();
+        if !plain.is_empty() && matchers.is_empty() {
             return Ok(());
         }
-        f.write_str("{")?;
-        for (at, matcher) in quoted_name.iter().chain(&self.matchers).enumerate() {
-            write!(f, "{}{matcher}", if at == 0 { "" } else { "," })?;
-        }
-        f.write_str("}")
+        write!(f, "{{{matchers}}}")
     }
 }
 

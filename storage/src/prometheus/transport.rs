@@ -31,7 +31,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::{
-    Method, StatusCode, Url,
+    Client, Method, StatusCode, Url,
     header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
 };
 
@@ -129,21 +129,13 @@ impl fmt::Debug for HttpTransport {
     }
 }
 
-/// The client, credentials and headers of a request.
-#[derive(Debug)]
+/// What a request is sent with, read from files that may change.
+#[derive(Debug, PartialEq)]
 struct PreparedRequest {
-    client: reqwest::Client,
     /// How often the client was built so far.
     client_version: u64,
     auth: RequestAuth,
     headers: HeaderMap,
-}
-
-impl PartialEq for PreparedRequest {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { client: _, client_version, auth, headers } = self;
-        (*client_version, auth, headers) == (other.client_version, &other.auth, &other.headers)
-    }
 }
 
 impl HttpTransport {
@@ -177,7 +169,7 @@ impl HttpTransport {
             header_files
                 .push((TENANT, ReloadingFile::new("the tenant", source, timing.reload_interval)));
         }
-        let client = http_client(tls, &base, ProxyPolicy::FromEnvironment, timing.reload_interval);
+        let client = http_client(tls, &base, false, timing.reload_interval);
         let signer = Authenticator::new(auth, timing, clock)?;
         Ok(Self { display_address: redacted(&base), base, client, signer, headers: header_files })
     }
@@ -196,21 +188,21 @@ impl HttpTransport {
         form: &[(&str, String)],
         timeout: Duration,
     ) -> Result<Response, TransportError> {
-        let prepared = self.prepare(Reload::IfDue).await?;
-        let response = self.send_once(&prepared, &method, path, form, timeout).await;
+        let (client, prepared) = self.prepare(Reload::IfDue).await?;
+        let response = self.send_once(&client, &prepared, &method, path, form, timeout).await;
         let Err(refusal) = response else { return response };
         if !may_be_stale(&refusal) {
             return Err(refusal);
         }
-        let reloaded = self.prepare(Reload::Now).await?;
+        let (client, reloaded) = self.prepare(Reload::Now).await?;
         if reloaded == prepared {
             return Err(refusal);
         }
         tracing::info!(server = %self.display_address, "request rejected; retrying with reloaded credentials");
-        self.send_once(&reloaded, &method, path, form, timeout).await
+        self.send_once(&client, &reloaded, &method, path, form, timeout).await
     }
 
-    async fn prepare(&self, reload: Reload) -> Result<PreparedRequest, TransportError> {
+    async fn prepare(&self, reload: Reload) -> Result<(Client, PreparedRequest), TransportError> {
         let (client, client_version) = self.client.get_version(reload).await?;
         let mut headers = HeaderMap::new();
         for (name, file) in &self.headers {
@@ -218,11 +210,12 @@ impl HttpTransport {
             headers.append(name, hidden(name.as_str(), value.reveal())?);
         }
         let auth = self.signer.request_auth(reload).await?;
-        Ok(PreparedRequest { client, client_version, auth, headers })
+        Ok((client, PreparedRequest { client_version, auth, headers }))
     }
 
     async fn send_once(
         &self,
+        client: &Client,
         prepared: &PreparedRequest,
         method: &Method,
         path: &str,
@@ -244,8 +237,7 @@ impl HttpTransport {
             url.set_query(query.as_deref());
         }
         self.signer.apply(&prepared.auth, method, &url, &mut headers, body.as_bytes())?;
-        let request =
-            prepared.client.request(method.clone(), url).timeout(timeout).headers(headers);
+        let request = client.request(method.clone(), url).timeout(timeout).headers(headers);
         let request = if body.is_empty() { request } else { request.body(body) };
         let response = request
             .send()
@@ -310,24 +302,15 @@ fn may_be_stale(refusal: &TransportError) -> bool {
     matches!(refusal.kind(), Refused | Untrusted | ClientCertificate)
 }
 
-/// Whether to use the proxy of the environment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ProxyPolicy {
-    /// Use the proxy that the environment configures.
-    FromEnvironment,
-    /// Never use a proxy: the endpoint is reachable only from this machine.
-    Never,
-}
-
-/// Creates the client of a server.
+/// Creates the client of a server. It uses the proxy of the environment, unless only this machine can reach the server.
 fn http_client(
     tls: TlsConfig,
     url: &Url,
-    proxy: ProxyPolicy,
+    is_local: bool,
     check_interval: Duration,
 ) -> ReloadingClient {
     let is_encrypted = url.scheme() == "https";
-    let is_direct = proxy == ProxyPolicy::Never || is_loopback(url);
+    let is_direct = is_local || is_loopback(url);
     ReloadingClient::new(is_encrypted.then_some(tls), check_interval, move |builder| {
         let builder = builder
             .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))

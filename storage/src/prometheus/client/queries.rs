@@ -18,9 +18,6 @@ pub(super) const SERIES_PATH: &str = "/api/v1/series";
 /// Maximum number of collected series: more than a cluster has pods.
 const MAX_SERIES: usize = 200_000;
 
-/// Size limit of a document. Flags and build information take some KB, label values of a large server some MB.
-const MAX_BYTES: usize = 32 << 20;
-
 /// The common envelope of Prometheus API responses.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,11 +30,11 @@ struct ApiResponse<T> {
 impl PrometheusClient {
     /// Streams the result of an instant query. Retries while the server is busy or unavailable, up to the maximum number of
     /// attempts.
-    pub async fn instant<S: SeriesVisitor + ?Sized>(
+    pub async fn instant(
         &self,
         query: &Query,
         at: Time,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let form = [("query", query.to_string()), ("time", request::time(at))];
         self.query_with_retries("/api/v1/query", &form, ResponseDecoder::new, visitor).await
@@ -62,11 +59,11 @@ impl PrometheusClient {
 
     /// Streams the labels of the series that existed within a time range. The server reads them from its index and reads no
     /// samples. Jobs that run every minute create many series, so none is held in memory.
-    pub async fn series<S: SeriesVisitor + ?Sized>(
+    pub async fn series(
         &self,
         selector: &Selector,
         (from, to): (Time, Time),
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let form = [
             ("match[]", selector.to_string()),
@@ -88,7 +85,7 @@ impl PrometheusClient {
             let decode_error = |why: String| {
                 QueryError::NotPrometheus(format!("failed to decode the response of {path}: {why}"))
             };
-            let result = match self.fetch(path, form, MAX_BYTES).await {
+            let result = match self.fetch(path, form).await {
                 Ok(body) => {
                     let response: ApiResponse<T> = serde_json::from_slice(&body)
                         .map_err(|why| decode_error(why.to_string()))?;

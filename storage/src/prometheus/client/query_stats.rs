@@ -32,17 +32,19 @@ pub struct QueryStats {
 impl QueryStats {
     pub(super) fn add(&mut self, summary: ResponseSummary, time: Duration) {
         let ResponseSummary { series, points, histograms, bytes, warnings, infos, .. } = summary;
-        self.queries += 1;
-        self.series += series;
-        self.points += points;
-        self.histograms += histograms;
-        self.bytes += bytes;
-        self.time += time;
-        merge(&mut self.warnings, warnings);
-        merge(&mut self.infos, infos);
+        self.merge(Self {
+            queries: 1,
+            series,
+            points,
+            histograms,
+            bytes,
+            time,
+            warnings,
+            infos,
+            ..Self::default()
+        });
     }
 
-    /// Adds the statistics of another result.
     pub(in crate::prometheus) fn merge(&mut self, other: Self) {
         self.queries += other.queries;
         self.retries += other.retries;
@@ -57,7 +59,6 @@ impl QueryStats {
     }
 }
 
-/// Adds the notes that are not there yet.
 fn merge(into: &mut Vec<String>, notes: impl IntoIterator<Item = String>) {
     // The parts of a range repeat notes, perhaps with other numbers in them.
     const MOST: usize = 20;

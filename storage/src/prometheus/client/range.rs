@@ -26,30 +26,17 @@ pub struct QueryRange {
     step_count: u64,
 }
 
-/// Why a range is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidQueryRange {
-    /// The step is not a positive number of whole milliseconds, which is the resolution of Prometheus.
-    #[error("invalid step {0:?}: use whole milliseconds")]
-    InvalidStep(Duration),
-    /// The range ends before it starts.
-    #[error("the range ends ({end}) before it starts ({start})")]
-    EndBeforeStart {
-        /// The requested start.
-        start: Time,
-        /// The requested end.
-        end: Time,
-    },
-}
-
 impl QueryRange {
-    /// Creates a range. Times are rounded down to milliseconds.
-    pub fn new(start: Time, end: Time, step: Duration) -> Result<Self, InvalidQueryRange> {
+    /// Creates a range. Times are rounded down to milliseconds, the resolution of Prometheus. The step has to be a positive
+    /// number of them.
+    pub fn new(start: Time, end: Time, step: Duration) -> Result<Self, QueryError> {
         if step.is_zero() || !step.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(InvalidQueryRange::InvalidStep(step));
+            let why = format!("invalid step {step:?}: use whole milliseconds");
+            return Err(QueryError::BadQuery(why));
         }
         if end < start {
-            return Err(InvalidQueryRange::EndBeforeStart { start, end });
+            let why = format!("the range ends ({end}) before it starts ({start})");
+            return Err(QueryError::BadQuery(why));
         }
         let start = Time::from_nanos(start.as_nanos().div_euclid(1_000_000) * 1_000_000);
         let length = u128::try_from(end.nanos_since(start)).unwrap_or_default();
@@ -83,11 +70,11 @@ impl PrometheusClient {
     /// Streams the result of a range query part by part, in order of time, and calls the visitor's `finish` after each part.
     /// A part that is too large or too slow is halved. While the server is busy or unavailable the part is retried, up to
     /// the maximum number of attempts without progress.
-    pub async fn range<S: SeriesVisitor + ?Sized>(
+    pub async fn range(
         &self,
         query: &Query,
         grid: QueryRange,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<QueryStats, RangeInterrupted> {
         let mut stats = QueryStats::default();
         let mut next = 0;

@@ -22,15 +22,17 @@ use plimsoll_core::types::Time;
 const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes to read of an error response: enough for the errors of Prometheus, which repeat the query.
 const MAX_ERROR_BYTES: usize = 256 << 10;
+/// Size limit of a document. Flags and build information take some KB, label values of a large server some MB.
+const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 
 impl PrometheusClient {
     /// Sends a query, and retries while the server is busy or unavailable, up to the maximum number of attempts.
-    pub(super) async fn query_with_retries<S: SeriesVisitor + ?Sized>(
+    pub(super) async fn query_with_retries(
         &self,
         path: &str,
         form: &[(&str, String)],
         decoder: fn() -> ResponseDecoder,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let mut failures = 0;
         loop {
@@ -58,12 +60,12 @@ impl PrometheusClient {
     }
 
     /// Sends a query once. On failure the visitor discards the partial response.
-    pub(super) async fn exchange<S: SeriesVisitor + ?Sized>(
+    pub(super) async fn exchange(
         &self,
         path: &str,
         form: &[(&str, String)],
         decoder: ResponseDecoder,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<(ResponseSummary, Duration), QueryError> {
         let mut parameters = form.to_vec();
         parameters.push(("timeout", seconds(self.limits.timeout)));
@@ -83,16 +85,15 @@ impl PrometheusClient {
         &self,
         path: &str,
         form: &[(&str, String)],
-        max_bytes: usize,
     ) -> Result<Vec<u8>, QueryError> {
         let read = |mut response| async move {
             let mut body = Vec::new();
             let limit = self.limits.timeout;
             while let Some(piece) = chunk(&mut response, body.len() as u64, limit).await? {
                 body.extend_from_slice(&piece);
-                if body.len() > max_bytes {
+                if body.len() > MAX_DOCUMENT_BYTES {
                     return Err(QueryError::TooLarge(format!(
-                        "the response of {path} has more than {max_bytes} bytes"
+                        "the response of {path} has more than {MAX_DOCUMENT_BYTES} bytes"
                     )));
                 }
             }
@@ -141,12 +142,12 @@ impl PrometheusClient {
         result.map(|(summary, read)| (summary, read, duration))
     }
 
-    async fn read<S: SeriesVisitor + ?Sized>(
+    async fn read(
         &self,
         path: &str,
         mut response: Response,
         mut decoder: ResponseDecoder,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let limits = &self.limits;
         let decode_error = |error| decode_failure(path, error);
@@ -287,61 +288,6 @@ fn decimal(millis: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::prometheus::decode::{Interest, Labels};
-
-    /// A server whose response never ends.
-    #[derive(Debug)]
-    struct Endless;
-
-    #[async_trait::async_trait]
-    impl crate::prometheus::transport::Transport for Endless {
-        async fn send(
-            &self,
-            _: &str,
-            _: &[(&str, String)],
-            _: Duration,
-        ) -> Result<Response, crate::prometheus::transport::TransportError> {
-            let series = r#"{"metric":{"pod":"web-0"},"values":[[1000,"1"],[1060,"1"]]},"#;
-            let body = format!(
-                r#"{{"status":"success","data":{{"resultType":"matrix","result":[{}"#,
-                series.repeat(1000)
-            );
-            Ok(http::Response::new(body).into())
-        }
-    }
-
-    #[tokio::test]
-    async fn every_response_has_size_limits() {
-        let defaults = QueryLimits::default();
-        assert!(defaults.max_response_bytes.is_some() && defaults.max_response_points.is_some());
-        for limits in [
-            QueryLimits { max_response_bytes: Some(10_000), ..defaults },
-            QueryLimits { max_response_points: Some(100), ..defaults },
-        ] {
-            let client = PrometheusClient::new(std::sync::Arc::new(Endless), limits);
-            let result = client
-                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut IgnoreSeries)
-                .await;
-            // The visitor wants no points, and only points that it gets count.
-            let is_bytes = limits.max_response_bytes == Some(10_000);
-            assert_eq!(is_bytes, matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
-            let result = client
-                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut TakeAllPoints)
-                .await;
-            assert!(matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
-        }
-    }
-
-    /// Takes every point and keeps none.
-    struct TakeAllPoints;
-
-    impl SeriesVisitor for TakeAllPoints {
-        fn begin(&mut self, _: Labels<'_>) -> Interest {
-            Interest::Points
-        }
-
-        fn point(&mut self, _: Time, _: f64) {}
-    }
 
     #[test]
     fn pauses_grow_to_their_maximum_and_honor_retry_after() {

@@ -31,7 +31,6 @@ pub struct ResponseDecoder {
     pending: Vec<u8>,
     /// The length of `pending` at the last attempt to parse it.
     tried: usize,
-    /// Number of consumed bytes.
     read: u64,
     state: DecoderState,
     labels: LabelBuffer,
@@ -64,10 +63,10 @@ impl ResponseDecoder {
     }
 
     /// Decodes the next bytes. The decoder must not be used after an error.
-    pub fn push<S: SeriesVisitor + ?Sized>(
+    pub fn push(
         &mut self,
         bytes: &[u8],
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<(), DecodeError> {
         self.summary.bytes += bytes.len() as u64;
         let mut rest = bytes;
@@ -83,7 +82,7 @@ impl ResponseDecoder {
     }
 
     /// Decodes deferred bytes: [`ResponseDecoder::push`] retries a long incomplete token only when its length has doubled.
-    pub fn flush<S: SeriesVisitor + ?Sized>(&mut self, visitor: &mut S) -> Result<(), DecodeError> {
+    pub fn flush(&mut self, visitor: &mut impl SeriesVisitor) -> Result<(), DecodeError> {
         if self.pending.len() > self.tried {
             let mut pending = mem::take(&mut self.pending);
             let done = self.advance(&pending, visitor)?;
@@ -94,10 +93,10 @@ impl ResponseDecoder {
     }
 
     /// Completes a token that started in an earlier piece with the start of this one. The rest of this piece is not copied.
-    fn join<'a, S: SeriesVisitor + ?Sized>(
+    fn join<'a>(
         &mut self,
         piece: &'a [u8],
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<&'a [u8], DecodeError> {
         // Moved out, so that it can be borrowed while `self` changes.
         let mut pending = mem::take(&mut self.pending);
@@ -131,9 +130,9 @@ impl ResponseDecoder {
     }
 
     /// Ends the response. Calls the visitor's `finish` only if the response is complete and successful.
-    pub fn finish<S: SeriesVisitor + ?Sized>(
+    pub fn finish(
         mut self,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, DecodeError> {
         self.flush(visitor)?;
         if !matches!(self.state, DecoderState::End) {
@@ -172,10 +171,10 @@ impl ResponseDecoder {
     }
 
     /// Decodes all complete tokens, and returns the number of consumed bytes.
-    fn advance<S: SeriesVisitor + ?Sized>(
+    fn advance(
         &mut self,
         bytes: &[u8],
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Result<usize, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         #[cfg(test)]
@@ -189,13 +188,13 @@ impl ResponseDecoder {
                     self.state = state;
                 }
                 Err(ParseError::NeedMoreBytes) => {
-                    self.read += cursor.consumed() as u64;
-                    return Ok(cursor.consumed());
+                    self.read += cursor.consumed as u64;
+                    return Ok(cursor.consumed);
                 }
                 Err(ParseError::Expected(expected)) => {
                     let rest = &cursor.remaining()[..cursor.remaining().len().min(40)];
                     return Err(DecodeError::Malformed {
-                        at: self.read + cursor.at() as u64,
+                        at: self.read + cursor.at as u64,
                         expected,
                         found: format!("{:?}", one_line(&String::from_utf8_lossy(rest))),
                     });
@@ -205,10 +204,10 @@ impl ResponseDecoder {
     }
 
     /// Decodes the next token and returns the next state. Changes nothing if the token is incomplete.
-    fn step<S: SeriesVisitor + ?Sized>(
+    fn step(
         &mut self,
         cursor: &mut Cursor<'_>,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Parse<DecoderState> {
         Ok(match self.state {
             DecoderState::Start => {
@@ -309,17 +308,14 @@ impl ResponseDecoder {
         })
     }
 
-    fn listed<S: SeriesVisitor + ?Sized>(
+    fn listed(
         &mut self,
         first: bool,
         cursor: &mut Cursor<'_>,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Parse<DecoderState> {
-        if cursor.take_if(b']')? {
+        if !cursor.next_element(first, "a comma or the end of the list")? {
             return Ok(DecoderState::Member(ObjectScope::Response, false));
-        }
-        if !first {
-            cursor.expect_byte(b',', "a comma or the end of the list")?;
         }
         self.labels.read(cursor)?;
         self.summary.series += 1;
@@ -329,22 +325,19 @@ impl ResponseDecoder {
     }
 
     fn histogram(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Parse<DecoderState> {
-        if cursor.take_if(b']')? {
+        if !cursor.next_element(first, "a comma or the end of the histograms")? {
             return Ok(DecoderState::Member(ObjectScope::Series, false));
-        }
-        if !first {
-            cursor.expect_byte(b',', "a comma or the end of the histograms")?;
         }
         self.summary.histograms += 1;
         Ok(DecoderState::Skip(ValueSkipper::default(), AfterSkip::Histogram))
     }
 
-    fn member<S: SeriesVisitor + ?Sized>(
+    fn member(
         &mut self,
         scope: ObjectScope,
         first: bool,
         cursor: &mut Cursor<'_>,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Parse<DecoderState> {
         if cursor.take_if(b'}')? {
             return match scope {
@@ -427,11 +420,8 @@ impl ResponseDecoder {
         first: bool,
         cursor: &mut Cursor<'_>,
     ) -> Parse<DecoderState> {
-        if cursor.take_if(b']')? {
+        if !cursor.next_element(first, "a comma or the end of a list")? {
             return Ok(DecoderState::Member(ObjectScope::Response, false));
-        }
-        if !first {
-            cursor.expect_byte(b',', "a comma or the end of a list")?;
         }
         let mut text = String::new();
         unescape(cursor.string("a string")?, &mut text)?;
@@ -446,12 +436,10 @@ impl ResponseDecoder {
     }
 
     fn element(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Parse<DecoderState> {
-        if cursor.take_if(b']')? {
+        if !cursor.next_element(first, "a comma or the end of the result")? {
             return Ok(DecoderState::Member(ObjectScope::Data, false));
         }
-        if !first {
-            cursor.expect_byte(b',', "a comma or the end of the result")?;
-        } else if cursor.peek()? != b'{' {
+        if first && cursor.peek()? != b'{' {
             let at = cursor.time()?;
             cursor.expect_byte(b',', "a comma")?;
             let mut text = String::new();
@@ -466,18 +454,15 @@ impl ResponseDecoder {
     }
 
     /// Decodes all available points.
-    fn points<S: SeriesVisitor + ?Sized>(
+    fn points(
         &mut self,
         mut first: bool,
         cursor: &mut Cursor<'_>,
-        visitor: &mut S,
+        visitor: &mut impl SeriesVisitor,
     ) -> Parse<DecoderState> {
         loop {
-            if cursor.take_if(b']')? {
+            if !cursor.next_element(first, "a comma or the end of the points")? {
                 return Ok(DecoderState::Member(ObjectScope::Series, false));
-            }
-            if !first {
-                cursor.expect_byte(b',', "a comma or the end of the points")?;
             }
             let (at, value) = cursor.sample()?;
             if self.series.last.is_some_and(|last| at <= last) {

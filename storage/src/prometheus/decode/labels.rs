@@ -6,10 +6,7 @@ use super::cursor::{Cursor, Parse, ParseError};
 
 /// The labels of a series, borrowed from the decoder.
 #[derive(Clone, Copy)]
-pub struct Labels<'a> {
-    text: &'a str,
-    spans: &'a [Span],
-}
+pub struct Labels<'a>(&'a LabelBuffer);
 
 /// The positions of a name, its value, and the end of the value.
 #[derive(Clone, Copy, Debug)]
@@ -27,20 +24,8 @@ impl<'a> Labels<'a> {
 
     /// Iterates over names and values, in the order of the server.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let text = self.text;
-        self.spans
-            .iter()
-            .map(move |span| (&text[span.name..span.value], &text[span.value..span.end]))
-    }
-
-    /// The number of labels.
-    pub fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// Whether there are no labels.
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        let LabelBuffer { text, spans } = self.0;
+        spans.iter().map(move |span| (&text[span.name..span.value], &text[span.value..span.end]))
     }
 }
 
@@ -50,7 +35,6 @@ impl fmt::Debug for Labels<'_> {
     }
 }
 
-/// The buffer for the labels of the current series.
 #[derive(Debug, Default)]
 pub(super) struct LabelBuffer {
     text: String,
@@ -59,7 +43,7 @@ pub(super) struct LabelBuffer {
 
 impl LabelBuffer {
     pub(super) fn labels(&self) -> Labels<'_> {
-        Labels { text: &self.text, spans: &self.spans }
+        Labels(self)
     }
 
     pub(super) fn clear(&mut self) {

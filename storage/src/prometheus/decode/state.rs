@@ -63,7 +63,6 @@ pub(super) enum AfterSkip {
     Histogram,
 }
 
-/// The current series.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CurrentSeries {
     pub(super) has_labels: bool,
@@ -71,7 +70,6 @@ pub(super) struct CurrentSeries {
     pub(super) last: Option<Time>,
 }
 
-/// The status fields of the response.
 #[derive(Debug, Default)]
 pub(super) struct ResponseStatus {
     pub(super) status: Option<String>,

@@ -5,7 +5,6 @@ use super::cursor::{Cursor, Parse, ParseError};
 /// Maximum nesting depth; one bit per open bracket.
 const DEEPEST: u32 = u128::BITS;
 
-/// The state of skipping a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ValueSkipper {
     depth: u32,

@@ -1,9 +1,9 @@
 //! Detects the series of kube-state-metrics by pods that have usage series.
 
-use super::{SchemaOverrides, usage_series::DetectedUsage};
+use super::{SchemaOverrides, actual_label, last_samples, usage_series::DetectedUsage};
 use crate::prometheus::{
     client::{CollectedSeries, PrometheusClient},
-    promql::{Query, RangeFunction},
+    promql::Query,
     query_error::QueryError,
     schema::KubeStateMetrics,
     selector::{Pattern, Selector},
@@ -25,7 +25,6 @@ pub const OF_PODS: [&str; 9] = [
 /// Metric families about the owners of pods.
 pub const OF_OWNERS: [&str; 2] = ["kube_replicaset_owner", "kube_job_owner"];
 
-/// Number of pods to search for.
 const MAX_PODS: usize = 3;
 
 pub(super) async fn find(
@@ -37,10 +36,7 @@ pub(super) async fn find(
     let DetectedUsage { usage, samples, lookback, .. } = detected;
     let [namespace, pod, _] = usage.container_labels();
     // If the usage series are old, these are old too.
-    let recent = |series: Selector| match lookback {
-        Some(lookback) => Query::range_function(RangeFunction::Last, &series, *lookback),
-        None => series.into(),
-    };
+    let recent = |series: Selector| last_samples(series, *lookback);
     let mut pods: Vec<_> = samples.iter().collect();
     pods.dedup_by_key(|sample| (sample.get(namespace), sample.get(pod)));
     for sample in pods.into_iter().take(MAX_PODS) {
@@ -58,30 +54,19 @@ pub(super) async fn find(
             found.retain(in_namespace);
             if !found.is_empty() {
                 let mut states = states(&found);
-                states.families.extend(owners(client, known, &states, recent, at).await?);
+                let one_of_each = |mut family: Selector| {
+                    if let Some(job) = &states.job {
+                        family = family.equals("job", job);
+                    }
+                    recent(family.with_all(&known.matchers)).topk(1, &["__name__"])
+                };
+                let owners = query_families(client, &OF_OWNERS, one_of_each, at).await?;
+                states.families.extend(names(&owners));
                 return Ok(Some(states));
             }
         }
     }
     Ok(None)
-}
-
-/// Returns the families about owners.
-async fn owners(
-    client: &PrometheusClient,
-    known: &SchemaOverrides,
-    states: &KubeStateMetrics,
-    recent: impl Fn(Selector) -> Query,
-    at: Time,
-) -> Result<Vec<String>, QueryError> {
-    let one_of_each = |mut family: Selector| {
-        if let Some(job) = &states.job {
-            family = family.equals("job", job);
-        }
-        recent(family.with_all(&known.matchers)).topk(1, &["__name__"])
-    };
-    let found = query_families(client, &OF_OWNERS, one_of_each, at).await?;
-    Ok(found.iter().map(|series| series.get("__name__").to_owned()).collect())
 }
 
 /// Queries these families at once, or one by one if the server requires a metric name in every query.
@@ -107,20 +92,18 @@ async fn query_families(
 
 /// Derives the label names from the series of one pod.
 fn states(series: &[CollectedSeries]) -> KubeStateMetrics {
-    let label = |usual: &str| {
-        let exported = format!("exported_{usual}");
-        let has = series.iter().any(|series| !series.get(&exported).is_empty());
-        if has { exported } else { usual.to_owned() }
-    };
-    let families = series.iter().map(|series| series.get("__name__").to_owned()).collect();
     let jobs: Vec<&str> = series.iter().map(|series| series.get("job")).collect();
     let most = jobs.iter().max_by_key(|job| jobs.iter().filter(|other| other == job).count());
     let is_alone = jobs.windows(2).all(|pair| pair[0] == pair[1]);
     KubeStateMetrics {
         job: most.filter(|job| !job.is_empty() && !is_alone).map(|job| (*job).to_owned()),
-        namespace: label("namespace"),
-        pod: label("pod"),
-        container: label("container"),
-        families,
+        namespace: actual_label(series, "namespace"),
+        pod: actual_label(series, "pod"),
+        container: actual_label(series, "container"),
+        families: names(series).collect(),
     }
+}
+
+fn names(series: &[CollectedSeries]) -> impl Iterator<Item = String> {
+    series.iter().map(|series| series.get("__name__").to_owned())
 }

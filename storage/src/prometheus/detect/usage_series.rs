@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use super::{DetectError, SchemaOverrides, distinct};
+use super::{DetectError, SchemaOverrides, actual_label, count_containers, distinct, last_samples};
 use crate::prometheus::{
     client::{CollectedSeries, PrometheusClient},
-    promql::{Aggregation, Query, RangeFunction},
+    promql::{Aggregation, Query},
     query_error::QueryError,
-    schema::{CPU_METRIC, LabelValues, MEMORY_METRIC, UsageJob, UsageSeries, WithOrigin},
+    schema::{
+        CPU_METRIC, LabelValues, MAX_NAMESPACES, MEMORY_METRIC, UsageJob, UsageSeries, WithOrigin,
+    },
     selector::{Pattern, Selector},
 };
 use plimsoll_core::types::Time;
@@ -33,14 +35,11 @@ const REPLICA_LABELS: [&str; 6] = [
 /// Labels with the name of the cluster.
 const CLUSTERS: [&str; 5] =
     ["cluster", "cluster_name", "kubernetes_cluster", "k8s_cluster", "cluster_id"];
-/// With more namespaces than this, the queries are not restricted to them.
-const MOST_NAMESPACES: usize = 50;
 /// Series to sample per job. Several, because some may be replicas and kube-state-metrics may not know every pod.
 const SAMPLES_PER_JOB: u32 = 6;
 /// How far back to search if there are no current series, because the server was down.
 const MAX_LOOKBACK: Duration = Duration::from_hours(24);
 
-/// The result of detection.
 pub(super) struct DetectedUsage {
     pub(super) usage: UsageSeries,
     pub(super) replicas: Vec<LabelValues>,
@@ -51,7 +50,6 @@ pub(super) struct DetectedUsage {
     pub(super) lookback: Option<Duration>,
 }
 
-/// Where to search.
 #[derive(Clone, Copy)]
 struct SearchScope<'a> {
     known: &'a SchemaOverrides,
@@ -69,7 +67,7 @@ pub(super) async fn find(
 ) -> Result<DetectedUsage, DetectError> {
     let memory = known.memory.as_deref().unwrap_or(MEMORY_METRIC);
     let some_namespaces =
-        Some(namespaces).filter(|list| (1..=MOST_NAMESPACES).contains(&list.len()));
+        Some(namespaces).filter(|list| (1..=MAX_NAMESPACES).contains(&list.len()));
     // Search these namespaces first, then all, then the past.
     let everywhere: &[&str] = &[];
     let mut scopes = Vec::new();
@@ -85,19 +83,20 @@ pub(super) async fn find(
             Err(failure) => return Err(failure.into()),
         }
     }
-    if known.namespace.is_some() && known.pod.is_some() && known.container.is_some() {
+    if let (Some(namespace), Some(pod), Some(container)) =
+        (&known.namespace, &known.pod, &known.container)
+    {
         // All labels are configured, so nothing has to be detected.
-        let label =
-            |label: &Option<String>| WithOrigin::configured(label.clone().unwrap_or_default());
+        let label = |label: &String| WithOrigin::configured(label.clone());
         return Ok(DetectedUsage {
             usage: UsageSeries {
                 cpu: metric(known.cpu.as_ref(), CPU_METRIC),
                 memory: metric(known.memory.as_ref(), MEMORY_METRIC),
                 job: job(known).unwrap_or(WithOrigin::assumed(None)),
                 metrics_path: None,
-                namespace: label(&known.namespace),
-                pod: label(&known.pod),
-                container: label(&known.container),
+                namespace: label(namespace),
+                pod: label(pod),
+                container: label(container),
                 containers: 0,
                 jobs: Vec::new(),
             },
@@ -157,11 +156,7 @@ impl SearchScope<'_> {
             let label = namespace.or(known.namespace.as_deref()).unwrap_or("namespace");
             selector = selector.matches(label, Pattern::any_literal(namespaces.iter().copied()));
         }
-        let selector = selector.with_all(&known.matchers);
-        match lookback {
-            Some(lookback) => Query::range_function(RangeFunction::Last, &selector, lookback),
-            None => selector.into(),
-        }
+        last_samples(selector.with_all(&known.matchers), lookback)
     }
 
     /// Derives the names from these samples.
@@ -170,18 +165,13 @@ impl SearchScope<'_> {
         client: &PrometheusClient,
         pod: &str,
         container: &str,
-        samples: Vec<CollectedSeries>,
+        mut samples: Vec<CollectedSeries>,
     ) -> Result<DetectedUsage, QueryError> {
         let known = self.known;
-        // A scrape without honor_labels overwrites the labels and keeps the original as `exported_`.
         let is_exported = samples.iter().any(|sample| !sample.get("exported_pod").is_empty());
-        let actual = |set: &Option<String>, usual: &str| {
-            if let Some(set) = set {
-                return WithOrigin::configured(set.clone());
-            }
-            let exported = format!("exported_{usual}");
-            let has = samples.iter().any(|sample| !sample.get(&exported).is_empty());
-            WithOrigin::detected(if has { exported } else { usual.to_owned() })
+        let actual = |set: &Option<String>, usual: &str| match set {
+            Some(set) => WithOrigin::configured(set.clone()),
+            None => WithOrigin::detected(actual_label(&samples, usual)),
         };
         let pod = actual(&known.pod, pod);
         let container = actual(&known.container, container);
@@ -201,25 +191,19 @@ impl SearchScope<'_> {
             .aggregate(Aggregation::Group, &group_labels)
             .aggregate(Aggregation::Count, &labels);
         let groups = client.vector(&groups, self.at).await?;
-        let total =
-            series.aggregate(Aggregation::Group, &identity).aggregate(Aggregation::Count, &[]);
-        let containers = client.count(&total, self.at).await?;
-
+        let containers = count_containers(client, &series, &identity, self.at).await?;
         let sources = sources(&groups);
         let (found, path) = choose(&sources, containers);
         let (job, path) = match job(known) {
             // All sources have that job then, but the metrics path still has to be chosen.
-            Some(job) => {
-                let path = path.filter(|_| job.value.is_some());
-                (job, path)
-            }
+            Some(job) if job.value.is_none() => (job, None),
+            Some(job) => (job, path),
             None => (found, path),
         };
         let from = |sample: &CollectedSeries| {
             job.value.as_deref().is_none_or(|job| sample.get("job") == job)
                 && path.as_deref().is_none_or(|path| sample.get("metrics_path") == path)
         };
-        let mut samples = samples;
         samples.retain(from);
         for sample in &mut samples {
             sample.labels.entry("__name__".to_owned()).or_insert_with(|| self.memory.to_owned());
@@ -251,7 +235,6 @@ fn metric(set: Option<&String>, usual: &str) -> WithOrigin<String> {
     )
 }
 
-/// The configured job.
 fn job(known: &SchemaOverrides) -> Option<WithOrigin<Option<String>>> {
     known
         .job
@@ -284,7 +267,6 @@ fn sources(groups: &[CollectedSeries]) -> Vec<UsageJob> {
 /// Chooses the source that has at least 95% of the containers, if there are several: the others duplicate it. If every
 /// source has only a part, all are needed.
 fn choose(sources: &[UsageJob], containers: u64) -> (WithOrigin<Option<String>>, Option<String>) {
-    let any = (WithOrigin::detected(None), None);
     if sources.len() < 2 {
         let job = sources.first().map(|source| source.job.clone()).filter(|job| !job.is_empty());
         return (WithOrigin::detected(job), None);
@@ -295,7 +277,7 @@ fn choose(sources: &[UsageJob], containers: u64) -> (WithOrigin<Option<String>>,
     };
     let enough: Vec<_> = sources.iter().filter(enough).collect();
     let Some(best) = enough.iter().copied().find(is_cadvisor).or(enough.first().copied()) else {
-        return any;
+        return (WithOrigin::detected(None), None);
     };
     let is_shared = sources.iter().filter(|other| other.job == best.job).count() > 1;
     let path = Some(best.metrics_path.clone()).filter(|path| is_shared && !path.is_empty());

@@ -6,7 +6,7 @@ use super::{
     load::LoadStats,
     oom_kills::{OomKill, OomKillQuery, SeenKills},
     pod_info::PodInfo,
-    query_plan::{QueryPlan, invalid_range},
+    query_plan::QueryPlan,
     time_slice::{SeriesPoints, SkippedCounts, SliceCollector},
     workload_batch::{LONGEST_PATTERN, WorkloadBatch},
 };
@@ -16,7 +16,7 @@ use crate::prometheus::{
 };
 use plimsoll_core::{
     history::{Measurement, Sample, SampleBatch, Sink, UsageMetric},
-    types::{ContainerKey, ObjectKey, Time},
+    types::{ContainerKey, Time},
 };
 
 /// Assumed number of containers of a workload until pods are known.
@@ -29,7 +29,7 @@ pub(super) const GROWTH: u64 = 4;
 pub(super) struct BatchLoad {
     pub(super) batch: Arc<WorkloadBatch>,
     /// Everything up to here has been emitted.
-    loaded_until: Time,
+    pub(super) loaded_until: Time,
     to: Time,
     pod_info: Option<Arc<PodInfo>>,
     /// Maximum number of steps for which to query pod information.
@@ -47,7 +47,6 @@ pub(super) struct TimeSlice {
     cpu: SeriesPoints,
     memory: SeriesPoints,
     kills: Vec<OomKill>,
-    /// The end of the slice.
     to: Time,
     seen_kills: SeenKills,
     pub(super) report: LoadStats,
@@ -64,7 +63,6 @@ pub(super) struct LoadContext {
 }
 
 impl TimeSlice {
-    /// The memory of its points, in points.
     pub(super) fn size_in_points(&self) -> u64 {
         self.cpu.size_in_points() + self.memory.size_in_points()
     }
@@ -72,29 +70,20 @@ impl TimeSlice {
 
 impl BatchLoad {
     pub(super) fn new(batch: WorkloadBatch, (after, to): (Time, Time)) -> Self {
-        let batch = Arc::new(batch);
-        let seen_kills = SeenKills::new();
-        let pod_info_steps = u32::MAX;
         Self {
-            batch,
+            batch: Arc::new(batch),
             loaded_until: after,
             to,
             pod_info: None,
-            pod_info_steps,
-            seen_kills,
+            pod_info_steps: u32::MAX,
+            seen_kills: SeenKills::new(),
             steps: 0,
             completion_sent: false,
         }
     }
 
-    /// Whether the whole history has been emitted.
     pub(super) fn is_done(&self) -> bool {
         self.loaded_until >= self.to
-    }
-
-    /// The time up to which the history has been emitted.
-    pub(super) fn loaded_until(&self) -> Time {
-        self.loaded_until
     }
 
     /// Notifies the sink, once, when the history is complete.
@@ -117,9 +106,7 @@ impl BatchLoad {
 
     /// Steps of the next slice, limited to the rest of the history.
     fn next_steps(&self, plan: &QueryPlan) -> u64 {
-        let left = self.to.nanos_since(self.loaded_until).max(0).unsigned_abs();
-        let left = u128::from(left).div_ceil(plan.memory.as_nanos().max(1));
-        self.steps.min(u64::try_from(left).unwrap_or(u64::MAX))
+        self.steps.min(plan.steps_between(self.loaded_until, self.to))
     }
 
     /// Queries the next slice. It does not count until it is emitted.
@@ -192,24 +179,23 @@ impl BatchLoad {
         let length = plan.memory.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX));
         let span = (self.loaded_until, self.loaded_until.later(length).min(pod_info.until));
         let batch = &*self.batch;
-        let cpu = patterns.iter().map(|pods| plan.cpu(schema, batch, pods.clone()));
+        let cpu = patterns.iter().map(|pods| plan.cpu(schema, &batch.namespace, pods.clone()));
         let cpu =
             self.points(context, cpu.collect(), (plan.cpu, span), max_points, &mut report).await?;
         let left = max_points.saturating_sub(cpu.size_in_points());
-        let memory = patterns.iter().map(|pods| plan.memory(schema, batch, pods.clone()));
+        let memory =
+            patterns.iter().map(|pods| plan.memory(schema, &batch.namespace, pods.clone()));
         let memory = memory.collect();
         let memory = self.points(context, memory, (plan.memory, span), left, &mut report).await?;
         let mut seen_kills = SeenKills::new();
         let mut kills = Vec::new();
-        if let Some(kube_state_metrics) =
-            schema.kube_state_metrics.as_ref().filter(|_| !oom_killed.is_empty())
+        if let Some(states) = schema.kube_state_metrics.as_ref().filter(|_| !oom_killed.is_empty())
         {
             seen_kills.clone_from(&self.seen_kills);
             let pods = Pattern::any_literal(oom_killed.iter().map(|pod| &**pod));
             // Old releases of kube-state-metrics have this series for every container.
             let is_short = pods.as_str().len() <= LONGEST_PATTERN;
             let pods = if is_short { pods } else { pod_info.pattern() };
-            let states = kube_state_metrics;
             let query = OomKillQuery { context, states, batch, pods, max_points, span };
             kills = query.query(&mut seen_kills, &mut report).await?;
         }
@@ -227,8 +213,11 @@ impl BatchLoad {
         let size = slice.size_in_points();
         slice.cpu.sort();
         slice.memory.sort();
-        self.emit_cpu(&slice.cpu, &context.plan, sink, &mut slice.report);
-        self.emit_memory(&slice.memory, &slice.kills, &context.plan, sink, &mut slice.report);
+        let QueryPlan { cpu, memory, .. } = context.plan;
+        let [cpu, memory] = [cpu, memory].map(|step| context.plan.covers(step));
+        let stats = &mut slice.report;
+        self.emit_usage(UsageMetric::Cpu, cpu, &slice.cpu, &[], sink, stats);
+        self.emit_usage(UsageMetric::Memory, memory, &slice.memory, &slice.kills, sink, stats);
         report.merge(slice.report);
         self.loaded_until = slice.to;
         if !slice.seen_kills.is_empty() {
@@ -243,47 +232,25 @@ impl BatchLoad {
             steps.clamp(1, self.steps.saturating_mul(GROWTH)).min(max_slice_steps(context));
     }
 
-    fn emit_cpu(
+    /// Emits the samples and OOM kills of each container of a pod together, in order of time: a kill is evaluated with the
+    /// usage before it, and the peak of a step counts at its end.
+    fn emit_usage(
         &self,
-        cpu: &SeriesPoints,
-        plan: &QueryPlan,
-        sink: &mut dyn Sink,
-        report: &mut LoadStats,
-    ) {
-        let mut merged = Vec::new();
-        let covers = plan.cpu_covers();
-        for rows in cpu.groups() {
-            let (workload, container, pod) = rows[0].key();
-            let replica: Arc<str> = pod.into();
-            for key in self.keys(workload, container) {
-                let points = cpu.points_of(rows, &mut merged);
-                let run =
-                    SampleBatch { replica: &replica, gauge: UsageMetric::Cpu, covers, points };
-                emit_run(run, &key, sink, report);
-            }
-        }
-    }
-
-    /// Emits memory and OOM kills of each container of a pod together, in order of time: a kill is evaluated with the usage
-    /// before it, and the peak of a step counts at its end.
-    fn emit_memory(
-        &self,
-        memory: &SeriesPoints,
+        gauge: UsageMetric,
+        covers: Option<Duration>,
+        series: &SeriesPoints,
         kills: &[OomKill],
-        plan: &QueryPlan,
         sink: &mut dyn Sink,
         report: &mut LoadStats,
     ) {
         let mut merged = Vec::new();
-        let covers = plan.memory_covers();
-        for rows in memory.groups() {
-            let pod_kills = kills_of(kills, rows[0].key());
+        for rows in series.groups() {
             let (workload, container, pod) = rows[0].key();
+            let pod_kills = kills_of(kills, rows[0].key());
             let replica: Arc<str> = pod.into();
-            for key in self.keys(workload, container) {
-                let points = memory.points_of(rows, &mut merged);
-                let mut left =
-                    SampleBatch { replica: &replica, gauge: UsageMetric::Memory, covers, points };
+            for key in self.batch.keys(workload, container) {
+                let points = series.points_of(rows, &mut merged);
+                let mut left = SampleBatch { replica: &replica, gauge, covers, points };
                 for kill in pod_kills {
                     let (before, after) =
                         left.points.split_at(left.points.partition_point(|(at, _)| *at < kill.at));
@@ -294,22 +261,14 @@ impl BatchLoad {
                 emit_run(left, &key, sink, report);
             }
         }
-        // Kills of containers without memory samples: killed before the first scrape.
+        // Kills of containers without samples: killed before the first scrape.
         for kill in kills {
-            let key = (kill.workload, &*kill.container, &*kill.pod);
-            if memory.find(key).is_empty() {
-                for key in self.keys(kill.workload, &kill.container) {
+            if series.find((kill.workload, &*kill.container, &*kill.pod)).is_empty() {
+                for key in self.batch.keys(kill.workload, &kill.container) {
                     emit_kill(kill, &key, sink, report);
                 }
             }
         }
-    }
-
-    fn keys(&self, workload: usize, container: &str) -> impl Iterator<Item = ContainerKey> + use<> {
-        let container: Arc<str> = container.into();
-        let vpas: Vec<ObjectKey> =
-            self.batch.claims.get(workload).map(|claim| claim.vpas.clone()).unwrap_or_default();
-        vpas.into_iter().map(move |vpa| ContainerKey { vpa, container: Arc::clone(&container) })
     }
 
     async fn points(
@@ -320,7 +279,7 @@ impl BatchLoad {
         max_points: u64,
         report: &mut LoadStats,
     ) -> Result<SeriesPoints, QueryError> {
-        let grid = QueryPlan::grid(step, span).map_err(invalid_range)?;
+        let grid = QueryPlan::grid(step, span)?;
         let identity = context.schema.usage.container_labels();
         let collector = SliceCollector::new(&self.batch, identity, max_points);
         let (points, skipped) =
@@ -343,9 +302,7 @@ impl BatchLoad {
         let plan = &context.plan;
         let containers =
             (self.batch.claims.len() * ASSUMED_CONTAINERS).max(self.batch.pods()) as u64;
-        let points_per_step =
-            1 + plan.memory.as_nanos().div_ceil(plan.cpu.as_nanos().max(1)) as u64;
-        (context.budget / 2 / (containers * points_per_step).max(1))
+        (context.budget / 2 / (containers * (1 + plan.cpu_steps())).max(1))
             .clamp(1, max_slice_steps(context))
     }
 }
@@ -362,9 +319,7 @@ fn target_size(budget: u64) -> u64 {
 
 /// Maximum number of memory steps so that the CPU steps fit into one query.
 fn max_slice_steps(context: &LoadContext) -> u64 {
-    let cpu_steps =
-        context.plan.memory.as_nanos().div_ceil(context.plan.cpu.as_nanos().max(1)) as u64;
-    (u64::from(context.client.limits().max_steps) / cpu_steps.max(1)).max(1)
+    (u64::from(context.client.limits().max_steps) / context.plan.cpu_steps().max(1)).max(1)
 }
 
 fn kills_of<'a>(kills: &'a [OomKill], key: (usize, &str, &str)) -> &'a [OomKill] {

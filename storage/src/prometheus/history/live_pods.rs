@@ -29,17 +29,6 @@ impl LivePods {
         }
     }
 
-    /// The number of pods.
-    pub fn len(&self) -> usize {
-        self.0.values().map(HashMap::len).sum()
-    }
-
-    /// Whether there are no pods.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Assigns the matching pods to a batch.
     pub(super) fn assign_to(&self, batch: &mut WorkloadBatch) {
         if let Some(pods) = self.0.get(&*batch.namespace) {
             let claimed = batch.match_pods(pods.iter().map(|(pod, vpas)| (&**pod, &**vpas)));

@@ -6,15 +6,10 @@ use tokio::task::JoinSet;
 
 use super::{
     batch_load::{BatchLoad, LoadContext},
-    query_plan::QueryPlan,
     time_slice::SkippedCounts,
     workload_batch::WorkloadBatch,
 };
-use crate::prometheus::{
-    client::{PrometheusClient, QueryStats},
-    query_error::QueryError,
-    schema::Schema,
-};
+use crate::prometheus::{client::QueryStats, query_error::QueryError, schema::Schema};
 use plimsoll_core::{
     history::Sink,
     types::{ObjectKey, Time},
@@ -74,16 +69,12 @@ pub struct LoadIncomplete {
 
 impl HistoryLoad {
     pub(super) fn new(
-        client: PrometheusClient,
-        schema: Arc<Schema>,
-        plan: QueryPlan,
-        budget: u64,
+        context: LoadContext,
         batches: Vec<WorkloadBatch>,
         span: (Time, Time),
     ) -> Self {
         let pending = batches.into_iter().map(|batch| BatchLoad::new(batch, span)).collect();
-        let context = Arc::new(LoadContext { client, schema, plan, budget });
-        Self { context, span, pending, report: LoadStats::default() }
+        Self { context: Arc::new(context), span, pending, report: LoadStats::default() }
     }
 
     /// Loads until everything is loaded or no more can be. A failed batch does not stop the others. It is cancel-safe: what
@@ -195,7 +186,7 @@ impl HistoryLoad {
 fn take_next(waiting: &mut Vec<usize>, parts: &[BatchLoad], is_end: bool) -> usize {
     let order = |position: &usize| {
         let index = waiting[*position];
-        (is_end.then(|| parts[index].loaded_until()), index)
+        (is_end.then(|| parts[index].loaded_until), index)
     };
     let position = (0..waiting.len()).min_by_key(order).unwrap_or_default();
     waiting.swap_remove(position)

@@ -1,8 +1,6 @@
-//! Tests that memory stays within the budget however many pods a workload has, and that lists of pods that exceed the
-//! budget can be read.
+//! Tests that memory stays within the budget however many pods a workload has.
 
 use std::{
-    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -16,14 +14,12 @@ use super::{
     batch_load::{BatchLoad, LoadContext},
     load::HistoryLoad,
     load::LoadStats,
-    owner_series::OwnerSeries,
-    pod_name_rules::OwnerRef,
-    query_plan::{QueryPlan, Weighting, tests::schema},
+    query_plan::{QueryPlan, Weighting},
     workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{
     client::{PrometheusClient, QueryLimits},
-    schema::{KubeStateMetrics, Schema},
+    schema::{KubeStateMetrics, Schema, tests::schema},
     transport::{Response, Transport, TransportError},
 };
 use plimsoll_core::{
@@ -39,20 +35,10 @@ struct Crowd {
     before: usize,
     since: usize,
     change_at: i64,
-    /// Pods with known owners.
-    owned: Owned,
+    /// The scrape times of pods that belong to another workload, although their names do not indicate it.
+    strangers: Vec<i64>,
     /// Number of queries about owners.
     owner_queries: AtomicUsize,
-}
-
-/// The pods whose owners the server knows.
-#[derive(Debug)]
-enum Owned {
-    None,
-    /// Pods of Jobs, with matching names.
-    Jobs(usize),
-    /// Pods of another owner with misleading names, one at each of these scrape times.
-    Strangers(Vec<i64>),
 }
 
 #[async_trait]
@@ -70,27 +56,22 @@ impl Transport for Crowd {
 
 impl Crowd {
     fn usage(&self, form: &[(&str, String)]) -> String {
-        let number = |name| {
-            let of = form.iter().find(|(known, _)| *known == name).expect("the parameter is set");
-            of.1.parse::<i64>().expect("whole seconds")
-        };
-        let (start, end, step) = (number("start"), number("end"), number("step"));
-        let mut body = String::new();
+        let (start, end, step) = (number(form, "start"), number(form, "end"), number(form, "step"));
+        let mut series = Vec::new();
         for pod in 0..self.since.max(self.before) {
             let start = if pod < self.before { start } else { start.max(self.change_at) };
             let end = if pod < self.since { end } else { end.min(self.change_at - 60) };
             let points = (start..=end).step_by(step as usize);
             let points: Vec<_> = points.map(|at| format!("[{at},\"1\"]")).collect();
             for container in CONTAINERS.iter().filter(|_| !points.is_empty()) {
-                let comma = if body.is_empty() { "" } else { "," };
                 let values = points.join(",");
-                let _ = write!(
-                    body,
-                    r#"{comma}{{"metric":{{"namespace":"shop","pod":"web-{pod}","container":"{container}"}},"values":[{values}]}}"#
-                );
+                series.push(format!(
+                    r#"{{"metric":{{"namespace":"shop","pod":"web-{pod}","container":"{container}"}},"values":[{values}]}}"#
+                ));
             }
         }
-        format!(r#"{{"status":"success","data":{{"resultType":"matrix","result":[{body}]}}}}"#)
+        let series = series.join(",");
+        format!(r#"{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}"#)
     }
 
     fn owners(&self, form: &[(&str, String)]) -> String {
@@ -98,62 +79,54 @@ impl Crowd {
             return r#"{"status":"success","data":[]}"#.to_owned();
         }
         self.owner_queries.fetch_add(1, Relaxed);
-        let number = |name| {
-            let of = form.iter().find(|(known, _)| *known == name).expect("the parameter is set");
-            of.1.parse::<f64>().expect("seconds") as i64
-        };
-        let unused_label = "an unused label value ".repeat(20);
-        let mut body = String::new();
-        let mut add_series = |pod: String, kind: &str, name: String| {
-            let comma = if body.is_empty() { "" } else { "," };
-            let _ = write!(
-                body,
-                r#"{comma}{{"pod":"{pod}","owner_kind":"{kind}","owner_name":"{name}","uid":"{unused_label}"}}"#
-            );
-        };
-        match &self.owned {
-            Owned::None => {}
-            Owned::Jobs(jobs) => (0..*jobs).for_each(|job| {
-                let job = format!("tick-{}", 28_000_000 + job);
-                add_series(format!("{job}-x2x4z"), "Job", job);
-            }),
-            Owned::Strangers(times) => {
-                let (start, end) = (number("start"), number("end"));
-                for (pod, at) in times.iter().enumerate() {
-                    if (start..=end).contains(at) {
-                        add_series(
-                            format!("web-{}", 1000 + pod),
-                            "StatefulSet",
-                            "web-else".to_owned(),
-                        );
-                    }
-                }
-            }
-        }
-        format!(r#"{{"status":"success","data":[{body}]}}"#)
+        let span = number(form, "start")..=number(form, "end");
+        let strangers = self.strangers.iter().enumerate().filter(|(_, at)| span.contains(*at));
+        let series: Vec<_> = strangers
+            .map(|(pod, _)| {
+                let pod = 1000 + pod;
+                format!(
+                    r#"{{"pod":"web-{pod}","owner_kind":"StatefulSet","owner_name":"web-else"}}"#
+                )
+            })
+            .collect();
+        format!(r#"{{"status":"success","data":[{}]}}"#, series.join(","))
     }
 }
 
-fn client(crowd: Crowd) -> PrometheusClient {
-    PrometheusClient::new(
-        Arc::new(crowd),
-        QueryLimits { max_attempts: 1, ..QueryLimits::default() },
-    )
+fn number(form: &[(&str, String)], name: &str) -> i64 {
+    let of = form.iter().find(|(known, _)| *known == name).expect("the parameter is set");
+    of.1.parse::<f64>().expect("seconds") as i64
+}
+
+/// A load of this many seconds of a StatefulSet.
+fn load_of_web(
+    crowd: Arc<Crowd>,
+    schema: Schema,
+    budget: u64,
+    seconds: i64,
+) -> (LoadContext, BatchLoad) {
+    let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
+    let plan = QueryPlan::new(Weighting::default(), &schema);
+    let limits = QueryLimits { max_attempts: 1, ..QueryLimits::default() };
+    let client = PrometheusClient::new(crowd, limits);
+    let context = LoadContext { client, schema: Arc::new(schema), plan, budget };
+    let (mut batches, _) = WorkloadBatch::all(&wanted);
+    let span = (Time::from_secs(0), Time::from_secs(seconds));
+    (context, BatchLoad::new(batches.remove(0), span))
 }
 
 /// A server with this many pods before and since a time, and no owners.
 fn crowd(before: usize, since: usize, change_at: i64) -> Crowd {
-    Crowd { before, since, change_at, owned: Owned::None, owner_queries: AtomicUsize::new(0) }
+    Crowd { before, since, change_at, strangers: Vec::new(), owner_queries: AtomicUsize::new(0) }
 }
 
 /// Adds a kube-state-metrics with owners of pods.
 fn with_owners(schema: Schema) -> Schema {
     let states = KubeStateMetrics {
-        job: None,
         namespace: "namespace".to_owned(),
         pod: "pod".to_owned(),
-        container: "container".to_owned(),
         families: ["kube_pod_owner".to_owned()].into(),
+        ..KubeStateMetrics::default()
     };
     Schema { kube_state_metrics: Some(states), ..schema }
 }
@@ -180,16 +153,9 @@ impl Sink for Count {
 async fn a_time_slice_stays_within_its_limit_for_any_number_of_pods() {
     const DAY: i64 = 86_400;
     let budget = 6_000;
-    let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
-    let schema = Arc::new(schema(60, 60));
-    let plan = QueryPlan::new(Weighting::default(), &schema);
     for (before, since) in [(40, 40), (1, 40), (40, 1), (4, 6)] {
-        let client = client(crowd(before, since, DAY / 2 + 60));
-        let context =
-            LoadContext { client, schema: Arc::clone(&schema), plan: plan.clone(), budget };
-        let (mut batches, _) = WorkloadBatch::all(&wanted);
-        let span = (Time::from_secs(0), Time::from_secs(DAY));
-        let mut batch_load = BatchLoad::new(batches.remove(0), span);
+        let crowd = Arc::new(crowd(before, since, DAY / 2 + 60));
+        let (context, mut batch_load) = load_of_web(crowd, schema(60, 60), budget, DAY);
         let (mut count, mut report) = (Count::default(), LoadStats::default());
         while !batch_load.is_done() {
             let slice = batch_load.next(&context).await.expect("the query succeeds");
@@ -211,12 +177,10 @@ async fn a_time_slice_stays_within_its_limit_for_any_number_of_pods() {
 async fn few_batches_are_in_progress_and_the_last_ones_end_together() {
     let vpa = |index: u64| ObjectKey::new(format!("shop-{index}"), "web");
     let wanted = (0..20).map(|index| (vpa(index), Some("apps/StatefulSet/web".into())));
-    let schema = Arc::new(schema(60, 60));
-    let plan = QueryPlan::new(Weighting::default(), &schema);
-    let client = client(crowd(2, 2, 0));
+    let (context, _) = load_of_web(Arc::new(crowd(2, 2, 0)), schema(60, 60), 1_000, 0);
     let (batches, _) = WorkloadBatch::all(&wanted.collect());
     let span = (Time::from_secs(0), Time::from_secs(86_400));
-    let mut loading = HistoryLoad::new(client, schema, plan, 1_000, batches, span);
+    let mut loading = HistoryLoad::new(context, batches, span);
     let mut count = Count::default();
     loading.advance(&mut count).await.expect("the query succeeds");
     let Count(total, complete) = count;
@@ -234,49 +198,17 @@ async fn few_batches_are_in_progress_and_the_last_ones_end_together() {
 
 #[tokio::test]
 async fn a_single_step_is_always_read() {
-    let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
-    let schema = Arc::new(schema(60, 60));
-    let plan = QueryPlan::new(Weighting::default(), &schema);
-    let client = client(crowd(10, 10, 0));
-    let context = LoadContext { client, schema, plan, budget: 1 };
-    let (mut batches, _) = WorkloadBatch::all(&wanted);
-    let mut batch_load =
-        BatchLoad::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(600)));
+    let (context, mut batch_load) = load_of_web(Arc::new(crowd(10, 10, 0)), schema(60, 60), 1, 600);
     let slice = batch_load.next(&context).await.expect("the query succeeds");
     assert!(slice.size_in_points() > 10 * 3 * 6, "{}", slice.size_in_points());
-}
-
-#[tokio::test]
-async fn owners_of_too_many_pods_are_derived_from_names() {
-    // 40 MB of labels.
-    const JOBS: usize = 80_000;
-    let schema = with_owners(schema(60, 60));
-    let client = client(Crowd { owned: Owned::Jobs(JOBS), ..crowd(0, 0, 0) });
-    let tick = OwnerRef::parse("batch/CronJob/tick").expect("an owner");
-    let span = (Time::from_secs(0), Time::from_secs(600));
-    let result =
-        OwnerSeries::query(&client, &schema, "shop", &[&tick], &Arc::default(), span, 100).await;
-    let owner_series = result.expect("the names identify the owners");
-    assert_eq!((owner_series.pods(), owner_series.size_in_points()), (JOBS, 0));
-    let pod = "tick-28000000-x2x4z";
-    assert_eq!(owner_series.is_owned_by(pod, &tick), None, "its name says it");
-    assert!(tick.matches(pod));
 }
 
 /// Reads a day of a workload with two pods. Returns the number of samples, the statistics and the number of owner
 /// queries.
 async fn read_beside(strangers: Vec<i64>, budget: u64) -> (u64, LoadStats, usize) {
-    const DAY: i64 = 86_400;
-    let wanted = [(ObjectKey::new("shop", "web"), Some("apps/StatefulSet/web".into()))].into();
-    let schema = Arc::new(with_owners(schema(60, 60)));
-    let plan = QueryPlan::new(Weighting::default(), &schema);
-    let crowd = Arc::new(Crowd { owned: Owned::Strangers(strangers), ..crowd(2, 2, 0) });
-    let limits = QueryLimits { max_attempts: 1, ..QueryLimits::default() };
-    let client = PrometheusClient::new(crowd.clone(), limits);
-    let context = LoadContext { client, schema, plan, budget };
-    let (mut batches, _) = WorkloadBatch::all(&wanted);
-    let mut batch_load =
-        BatchLoad::new(batches.remove(0), (Time::from_secs(0), Time::from_secs(DAY)));
+    let crowd = Arc::new(Crowd { strangers, ..crowd(2, 2, 0) });
+    let (context, mut batch_load) =
+        load_of_web(Arc::clone(&crowd), with_owners(schema(60, 60)), budget, 86_400);
     let (mut count, mut report) = (Count::default(), LoadStats::default());
     while !batch_load.is_done() {
         let slice = batch_load.next(&context).await.expect("the query succeeds");

@@ -11,7 +11,7 @@ use super::{
     batch_load::LoadContext,
     load::LoadStats,
     owner_series::reason,
-    query_plan::{invalid_range, max_by},
+    query_plan::max_by,
     time_slice::{SeriesPoints, SliceCollector},
     workload_batch::WorkloadBatch,
 };
@@ -35,7 +35,6 @@ const MAX_SCRAPE_INTERVAL: Duration = Duration::from_mins(2);
 /// Maximum age of a termination reason.
 const MAX_REASON_AGE: Duration = Duration::from_millis(59_999);
 
-/// An OOM kill.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OomKill {
     pub(super) workload: usize,
@@ -81,7 +80,7 @@ impl OomKillQuery<'_> {
     ) -> Result<Vec<OomKill>, QueryError> {
         let condition = self.kill_condition();
         let (after, to) = self.span;
-        let grid = QueryRange::new(after, to, self.context.plan.cpu).map_err(invalid_range)?;
+        let grid = QueryRange::new(after, to, self.context.plan.cpu)?;
         let mut restarts = self.points(&condition, grid, report).await?;
         if restarts.is_empty() {
             return Ok(Vec::new());
@@ -183,7 +182,6 @@ impl OomKillQuery<'_> {
     }
 }
 
-/// The value at this time.
 fn value(points: &SeriesPoints, key: (usize, &str, &str), time: Time) -> Option<i64> {
     let mut merged = Vec::new();
     let of = points.points_of(points.find(key), &mut merged);

@@ -41,7 +41,6 @@ pub(super) struct OwnerSeries {
     pod_count: usize,
     /// For each intermediate kind, whether any pod is owned by an object of that kind that is not itself a workload here.
     has_intermediate: [bool; INTERMEDIATE_KINDS.len()],
-    /// The memory of all this, in points.
     size_in_points: u64,
 }
 
@@ -61,49 +60,43 @@ impl OwnerSeries {
         namespace: &str,
         owners: &[&OwnerRef],
         live: &Arc<HashMap<Box<str>, usize>>,
-        (from, to): (Time, Time),
+        span: (Time, Time),
         max_points: u64,
     ) -> Result<Self, QueryError> {
-        let mut owner_series = Self { live_pods: Arc::clone(live), ..Self::default() };
+        let owner_series = Self { live_pods: Arc::clone(live), ..Self::default() };
         let Some(kube_state_metrics) = &schema.kube_state_metrics else { return Ok(owner_series) };
-        let names = || Pattern::any_literal(owners.iter().map(|owner| &*owner.name));
+        let KubeStateMetrics { pod: label, .. } = kube_state_metrics;
+        let mut collector = OwnerCollector {
+            owner_series,
+            owners,
+            label,
+            kind: None,
+            initial_points: 0,
+            max_points,
+        };
         // The names of intermediate owners start with the name of the workload.
-        let name_pattern = names().then(&Pattern::regex("(?:-.*)?"));
+        let names = Pattern::any_literal(owners.iter().map(|owner| &*owner.name));
+        let names = names.then(&Pattern::regex("(?:-.*)?"));
+        let select = |family: &str, label: &str| {
+            let series = kube_state_metrics.selector(family, namespace, &schema.matchers);
+            series.matches(label, names.clone())
+        };
         if kube_state_metrics.has_family("kube_pod_owner") {
-            let pods = kube_state_metrics.selector("kube_pod_owner", namespace, &schema.matchers);
-            let pods = pods.matches("owner_name", name_pattern);
-            let (label, subject) = (&*kube_state_metrics.pod, OwnerSubject::Pods);
-            let mut collector = OwnerCollector {
-                owner_series: &mut owner_series,
-                owners,
-                label,
-                subject,
-                initial_points: 0,
-                max_points,
-            };
-            client.series(&pods, (from, to), &mut collector).await?;
+            let pods = select("kube_pod_owner", "owner_name");
+            client.series(&pods, span, &mut collector).await?;
         }
         for (index, (family, kind, label)) in INTERMEDIATE_KINDS.into_iter().enumerate() {
-            if !owner_series.has_intermediate[index] || !kube_state_metrics.has_family(family) {
+            if !collector.owner_series.has_intermediate[index]
+                || !kube_state_metrics.has_family(family)
+            {
                 continue;
             }
-            // Skip those of other workloads: it suffices to know that they are not ours.
-            let intermediate = kube_state_metrics.selector(family, namespace, &schema.matchers);
-            let intermediate =
-                intermediate.matches(label, names().then(&Pattern::regex("(?:-.*)?")));
-            let (subject, initial_points) =
-                (OwnerSubject::Intermediate { kind }, owner_series.size_in_points);
-            let mut collector = OwnerCollector {
-                owner_series: &mut owner_series,
-                owners,
-                label,
-                subject,
-                initial_points,
-                max_points,
-            };
-            client.series(&intermediate, (from, to), &mut collector).await?;
+            (collector.label, collector.kind) = (label, Some(kind));
+            collector.initial_points = collector.owner_series.size_in_points;
+            // Those of other workloads are skipped: it suffices to know that they are not ours.
+            client.series(&select(family, label), span, &mut collector).await?;
         }
-        Ok(owner_series)
+        Ok(collector.owner_series)
     }
 
     /// The approximate number of pods: one with series from two replicas counts twice.
@@ -111,7 +104,6 @@ impl OwnerSeries {
         self.pod_count
     }
 
-    /// The memory of the owners, in points.
     pub(super) fn size_in_points(&self) -> u64 {
         self.size_in_points
     }
@@ -306,7 +298,7 @@ pub(super) async fn oom_killed_pods(
     schema: &Schema,
     namespace: &str,
     pods: Pattern,
-    (from, to): (Time, Time),
+    span: (Time, Time),
     max_points: u64,
 ) -> Result<(HashSet<Box<str>>, u64), QueryError> {
     let Some(kube_state_metrics) = &schema.kube_state_metrics else {
@@ -320,7 +312,7 @@ pub(super) async fn oom_killed_pods(
         size_in_points: 0,
         max_points,
     };
-    client.series(&selector, (from, to), &mut collector).await?;
+    client.series(&selector, span, &mut collector).await?;
     Ok((collector.values, collector.size_in_points))
 }
 
@@ -330,22 +322,15 @@ pub(super) fn reason(states: &KubeStateMetrics, schema: &Schema, namespace: &str
     states.selector(family, namespace, &schema.matchers).equals("reason", "OOMKilled")
 }
 
-/// What the series describe.
-enum OwnerSubject {
-    Pods,
-    Intermediate { kind: &'static str },
-}
-
-/// Collects the owners from series labels.
 struct OwnerCollector<'a> {
-    owner_series: &'a mut OwnerSeries,
+    owner_series: OwnerSeries,
     owners: &'a [&'a OwnerRef],
     /// The label with the name of the owned object.
     label: &'a str,
-    subject: OwnerSubject,
+    /// The kind of the owned objects; `None` for pods.
+    kind: Option<&'static str>,
     /// Memory in points before this query.
     initial_points: u64,
-    /// Maximum memory in points.
     max_points: u64,
 }
 
@@ -353,13 +338,11 @@ impl SeriesVisitor for OwnerCollector<'_> {
     fn begin(&mut self, labels: Labels<'_>) -> Interest {
         if let Some(name) = labels.get(self.label) {
             let owner = owner(labels);
-            match (&self.subject, owner) {
-                (OwnerSubject::Pods, Some(owner)) => {
-                    self.owner_series.add_pod(self.owners, name, owner);
-                }
-                (OwnerSubject::Pods, None) => {}
-                (OwnerSubject::Intermediate { kind }, controller) => {
-                    let object = OwnerRef { kind: (*kind).into(), name: name.into() };
+            match (self.kind, owner) {
+                (None, Some(owner)) => self.owner_series.add_pod(self.owners, name, owner),
+                (None, None) => {}
+                (Some(kind), controller) => {
+                    let object = OwnerRef { kind: kind.into(), name: name.into() };
                     self.owner_series.add_intermediate(self.owners, object, controller);
                 }
             }
@@ -375,20 +358,17 @@ impl SeriesVisitor for OwnerCollector<'_> {
 
     fn discard(&mut self) {
         // The response will be read again from its start.
-        match &self.subject {
-            OwnerSubject::Pods => *self.owner_series = OwnerSeries::default(),
-            OwnerSubject::Intermediate { kind } => {
-                self.owner_series.intermediate.retain(|_, known| {
-                    known.retain(|owner| *owner.object.kind != **kind);
-                    !known.is_empty()
-                });
-            }
+        match self.kind {
+            None => self.owner_series = OwnerSeries::default(),
+            Some(kind) => self.owner_series.intermediate.retain(|_, known| {
+                known.retain(|owner| *owner.object.kind != *kind);
+                !known.is_empty()
+            }),
         }
         self.owner_series.size_in_points = self.initial_points;
     }
 }
 
-/// Collects the values of one label.
 struct LabelValueCollector<'a> {
     label: &'a str,
     values: HashSet<Box<str>>,

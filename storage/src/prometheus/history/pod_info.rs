@@ -16,7 +16,6 @@ use plimsoll_core::types::Time;
 const OWNERS_UNAVAILABLE: &str = "failed to query owners of pods; matching pods by name only";
 const OOM_KILLS_UNAVAILABLE: &str = "failed to query OOM kills; ignoring them";
 
-/// Information about the pods of a batch.
 #[derive(Debug)]
 pub(super) struct PodInfo {
     /// Patterns of pod names, one per query.
@@ -46,8 +45,7 @@ impl PodInfo {
                 Err(failure @ (QueryError::CollectorFull | QueryError::TooLarge(_))) => failure,
                 result => return result,
             };
-            let length = u128::from(until.nanos_since(after).max(0).unsigned_abs());
-            let steps = length.div_ceil(context.plan.memory.as_nanos().max(1));
+            let steps = context.plan.steps_between(after, until);
             if steps <= 1 {
                 // A single step cannot be split, so continue without.
                 batch.proof = OwnerSeries::default();
@@ -61,7 +59,7 @@ impl PodInfo {
                     size_in_points: 0,
                 });
             }
-            *max_steps = u32::try_from(steps / u128::from(GROWTH)).unwrap_or(u32::MAX).max(1);
+            *max_steps = u32::try_from(steps / GROWTH).unwrap_or(u32::MAX).max(1);
             let namespace = &*batch.namespace;
             tracing::debug!(namespace, steps = *max_steps, %failure, "querying owners of pods for a shorter time range");
         }
@@ -70,24 +68,26 @@ impl PodInfo {
     async fn query_once(
         batch: &mut WorkloadBatch,
         context: &LoadContext,
-        (after, until): (Time, Time),
+        span: (Time, Time),
     ) -> Result<Self, QueryError> {
         let LoadContext { client, schema, plan, budget } = context;
         let max_points = budget / 2;
-        let span = (after, until);
         let mut unavailable = None;
-        let is_too_much = |failure: &QueryError| {
-            matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_))
+        let is_final = |failure: &QueryError| {
+            !failure.is_transient()
+                && !matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_))
         };
         match batch.query_owners(client, schema, span, max_points).await {
             Ok(()) => {}
-            Err(failure) if failure.is_transient() || is_too_much(&failure) => return Err(failure),
-            Err(failure) => unavailable = Some((OWNERS_UNAVAILABLE, failure)),
+            Err(failure) if is_final(&failure) => {
+                unavailable = Some((OWNERS_UNAVAILABLE, failure));
+            }
+            Err(failure) => return Err(failure),
         }
         let patterns = batch.patterns();
         let mut oom_killed = HashSet::new();
         let mut size = batch.proof.size_in_points();
-        for pods in patterns.iter().filter(|_| plan.has_kills()) {
+        for pods in patterns.iter().filter(|_| !plan.is_upstream) {
             let left = max_points.saturating_sub(size);
             match owner_series::oom_killed_pods(
                 client,
@@ -103,16 +103,14 @@ impl PodInfo {
                     oom_killed.extend(pods);
                     size += pods_size;
                 }
-                Err(failure) if failure.is_transient() || is_too_much(&failure) => {
-                    return Err(failure);
-                }
-                Err(failure) => {
+                Err(failure) if is_final(&failure) => {
                     unavailable.get_or_insert((OOM_KILLS_UNAVAILABLE, failure));
                 }
+                Err(failure) => return Err(failure),
             }
         }
         oom_killed.retain(|pod| batch.workload_of(pod).is_some());
-        Ok(Self { patterns, oom_killed, unavailable, until, size_in_points: size })
+        Ok(Self { patterns, oom_killed, unavailable, until: span.1, size_in_points: size })
     }
 
     /// One pattern for all pods of the batch.

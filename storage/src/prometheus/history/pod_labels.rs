@@ -16,7 +16,7 @@ use crate::prometheus::{
     decode::{Interest, Labels, SeriesVisitor},
     promql::Query,
     query_error::QueryError,
-    schema::Schema,
+    schema::{MAX_NAMESPACES, Schema},
     selector::{LabelMatcher, LabelMatchers, MatchOperator, Pattern},
 };
 use plimsoll_core::types::{ObjectKey, Time};
@@ -27,8 +27,6 @@ const PREFIXES: [&str; 2] = ["label_", "pod_label_"];
 const NAMESPACES: [&str; 3] = ["exported_namespace", "kubernetes_namespace", "namespace"];
 /// Default labels with the pod's name.
 const PODS: [&str; 4] = ["exported_pod", "kubernetes_pod_name", "pod", "pod_name"];
-/// With more namespaces than this, all are queried: servers limit the length of a query.
-const MOST_NAMESPACES: usize = 50;
 
 /// Where to read pod labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,29 +52,21 @@ pub trait VpaMatcher: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct PodOwnership {
     /// The VPAs that select each pod whose labels are known, by namespace and name.
-    pods: HashMap<Box<str>, HashMap<Box<str>, Vec<ObjectKey>>>,
+    pods: HashMap<Box<str>, HashMap<Box<str>, LatestMatch>>,
     /// The detected names: namespace label, pod label, and prefix of pod labels.
     pub(super) names: [String; 3],
 }
 
-/// A query for the ownership of pods within a time range until now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OwnershipQuery<'a> {
-    pub(super) schema: &'a Schema,
-    pub(super) namespaces: &'a [&'a str],
-    pub(super) within: Duration,
-    pub(super) now: Time,
-}
-
 impl PodLabelQuery {
-    /// Queries which VPAs select which pods. `None` if the result has no pod labels.
+    /// Queries which VPAs select which pods, within a time until now. `None` if the result has no pod labels.
     pub(super) async fn query_ownership(
         &self,
         client: &PrometheusClient,
-        ownership_query: OwnershipQuery<'_>,
+        schema: &Schema,
+        namespaces: &[&str],
+        (within, now): (Duration, Time),
         selects: &dyn VpaMatcher,
     ) -> Result<Option<PodOwnership>, QueryError> {
-        let OwnershipQuery { schema, namespaces, within, now } = ownership_query;
         let namespace_matcher = self.namespace_matcher(schema, namespaces);
         let matchers: LabelMatchers =
             schema.matchers.iter().cloned().chain(namespace_matcher).collect();
@@ -84,9 +74,14 @@ impl PodLabelQuery {
             .map_err(|invalid| QueryError::BadQuery(invalid.to_string()))?;
         let full_query = query.last_within(within);
         let namespaces = namespaces.iter().copied().collect();
-        let (current, pods, names) = (None, HashMap::new(), None);
-        let mut collector =
-            PodLabelCollector { labels: self, namespaces, selects, current, pods, names };
+        let mut collector = PodLabelCollector {
+            labels: self,
+            namespaces,
+            selects,
+            current: None,
+            pods: HashMap::new(),
+            names: None,
+        };
         client.instant(&full_query, now, &mut collector).await?;
         let mut pods = std::mem::take(&mut collector.pods);
         let names = collector.names.take();
@@ -99,17 +94,13 @@ impl PodLabelQuery {
         }
         let count: usize = pods.values().map(HashMap::len).sum();
         tracing::debug!(query = %full_query, pods = count, "read labels of pods");
-        let of_pods = |pods: HashMap<Box<str>, LatestMatch>| {
-            pods.into_iter().map(|(pod, last)| (pod, last.vpas)).collect()
-        };
-        let pods = pods.into_iter().map(|(namespace, pods)| (namespace, of_pods(pods)));
-        Ok(names.map(|names| PodOwnership { pods: pods.collect(), names }))
+        Ok(names.map(|names| PodOwnership { pods, names }))
     }
 
     /// A matcher for these namespaces, if the query is a plain selector and the namespace label is known. A matcher for a
     /// label that does not exist would return nothing.
     fn namespace_matcher(&self, schema: &Schema, namespaces: &[&str]) -> Option<LabelMatcher> {
-        if namespaces.len() > MOST_NAMESPACES {
+        if namespaces.len() > MAX_NAMESPACES {
             return None;
         }
         let text = self.query.trim();
@@ -166,11 +157,10 @@ fn find<'name, 'value>(
 /// Assigns the pods of a namespace by their labels, if the namespace has any.
 pub(super) fn assign_labelled_pods(batch: &mut WorkloadBatch, ownership: &PodOwnership) {
     let Some(pods) = ownership.pods.get(&*batch.namespace) else { return };
-    let claimed = batch.match_pods(pods.iter().map(|(pod, vpas)| (&**pod, &**vpas)));
+    let claimed = batch.match_pods(pods.iter().map(|(pod, last)| (&**pod, &*last.vpas)));
     batch.labelled = Some(claimed.into());
 }
 
-/// Collects pods and the VPAs that select them.
 struct PodLabelCollector<'a> {
     labels: &'a PodLabelQuery,
     namespaces: HashSet<&'a str>,
@@ -181,7 +171,6 @@ struct PodLabelCollector<'a> {
     names: Option<[String; 3]>,
 }
 
-/// The pod of the current series.
 struct CurrentPod {
     namespace: Box<str>,
     pod: Box<str>,
@@ -190,6 +179,7 @@ struct CurrentPod {
 }
 
 /// The VPAs of a pod by its latest labels.
+#[derive(Clone, Debug)]
 struct LatestMatch {
     at: Time,
     vpas: Vec<ObjectKey>,

@@ -14,7 +14,7 @@
 //! controllers, so `web-api-7d5f9c4b6d-x2x4z` is a pod of `web-api` and never of `web`. Owners from kube-state-metrics
 //! take precedence over names. Existing pods are queried by their own names ([`super::live_pods`]).
 
-use std::{fmt, fmt::Write as _};
+use std::fmt;
 
 use crate::prometheus::selector::Pattern;
 
@@ -37,8 +37,7 @@ pub struct OwnerRef {
 }
 
 /// A pattern of pod names: literal texts and character classes, in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct NamePattern(Vec<NamePart>);
+type NamePattern = Vec<NamePart>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NamePart {
@@ -86,39 +85,43 @@ impl OwnerRef {
 
     /// A regular expression for the names of its pods.
     pub fn pattern(&self) -> Pattern {
-        Pattern::any_of(self.shapes().iter().map(NamePattern::pattern))
+        Pattern::any_of(self.shapes().iter().map(|shape| pattern(shape)))
     }
 
     /// A regular expression for all names with the prefix of its pods, for workloads with unexpected pod names.
     pub fn prefix_pattern(&self) -> Pattern {
-        let base = &self.name[..truncated_length(&self.name, LONGEST_BASE)];
-        Pattern::literal(base).then(&Pattern::regex(".*"))
+        Pattern::literal(self.prefix()).then(&Pattern::regex(".*"))
     }
 
     /// Whether a name has the prefix of its pods.
     pub fn matches_prefix(&self, pod: &str) -> bool {
-        pod.starts_with(&self.name[..truncated_length(&self.name, LONGEST_BASE)])
+        pod.starts_with(self.prefix())
+    }
+
+    fn prefix(&self) -> &str {
+        &self.name[..self.name.floor_char_boundary(LONGEST_BASE)]
     }
 
     /// Whether a name follows the rules for its pods.
     pub fn matches(&self, pod: &str) -> bool {
         // Rejects nearly all other names cheaply.
-        self.matches_prefix(pod) && self.shapes().iter().any(|shape| shape.matches(pod))
+        self.matches_prefix(pod)
+            && self.shapes().iter().any(|shape| parts_match(shape, pod.as_bytes()))
     }
 
     /// Whether an intermediate owner has a name that this workload would generate, such as a ReplicaSet of a Deployment.
     pub fn generates_name(&self, kind: &str, name: &str) -> bool {
-        let middle = match (&*self.kind, kind) {
+        let (class, lengths) = match (&*self.kind, kind) {
             ("Deployment" | "Rollout", "ReplicaSet") => (CharacterClass::Hash, HASH),
             ("CronJob", "Job") => (CharacterClass::Digit, TIME),
             ("DeploymentConfig", "ReplicationController") => (CharacterClass::Digit, INDEX),
             _ => return false,
         };
-        let shape = NamePattern(vec![
-            NamePart::Text(format!("{}-", self.name)),
-            NamePart::Characters(middle.0, middle.1),
-        ]);
-        shape.matches(name)
+        parts_match(&self.suffixed(class, lengths), name.as_bytes())
+    }
+
+    fn suffixed(&self, class: CharacterClass, lengths: (usize, usize)) -> NamePattern {
+        vec![NamePart::Text(format!("{}-", self.name)), NamePart::Characters(class, lengths)]
     }
 
     /// Whether the naming rules of its kind are known.
@@ -142,10 +145,7 @@ impl OwnerRef {
     fn shapes(&self) -> Vec<NamePattern> {
         let name = &*self.name;
         let generated = |middle| generated(name, middle);
-        let numbered = NamePattern(vec![
-            NamePart::Text(format!("{name}-")),
-            NamePart::Characters(CharacterClass::Digit, INDEX),
-        ]);
+        let numbered = self.suffixed(CharacterClass::Digit, INDEX);
         let hash = Some((CharacterClass::Hash, HASH));
         let index = Some((CharacterClass::Digit, INDEX));
         match &*self.kind {
@@ -155,7 +155,7 @@ impl OwnerRef {
             "StatefulSet" => vec![numbered],
             "CronJob" => generated(Some((CharacterClass::Digit, TIME))),
             "DeploymentConfig" => generated(index),
-            "Pod" => vec![NamePattern(vec![NamePart::Text(name.to_owned())])],
+            "Pod" => vec![vec![NamePart::Text(name.to_owned())]],
             _ => [generated(None), generated(hash), vec![numbered]].concat(),
         }
     }
@@ -171,68 +171,40 @@ impl fmt::Display for OwnerRef {
 fn generated(name: &str, middle: Option<(CharacterClass, (usize, usize))>) -> Vec<NamePattern> {
     let random = || NamePart::Characters(CharacterClass::Random, (5, 5));
     let text = |text: &str| NamePart::Text(text.to_owned());
-    let length = name.len();
+    let base = format!("{name}-");
+    let truncated = &base[..base.floor_char_boundary(LONGEST_BASE)];
     let Some((class, (min, max))) = middle else {
-        let base = format!("{name}-");
-        return vec![NamePattern(vec![
-            text(&base[..truncated_length(&base, LONGEST_BASE)]),
-            random(),
-        ])];
+        return vec![vec![text(truncated), random()]];
     };
     let mut shapes = Vec::new();
     // Not truncated: name, dash, characters, dash.
-    let available = LONGEST_BASE.saturating_sub(length + 2);
+    let available = LONGEST_BASE.saturating_sub(name.len() + 2);
     if available >= min {
         let middle = NamePart::Characters(class, (min, max.min(available)));
-        shapes.push(NamePattern(vec![text(&format!("{name}-")), middle, text("-"), random()]));
+        shapes.push(vec![text(&base), middle, text("-"), random()]);
     }
     // Truncated in the middle part, or in the name itself.
     if available < max {
-        let base = format!("{name}-");
-        let left = LONGEST_BASE.saturating_sub(base.len());
-        let mut pieces = vec![text(&base[..truncated_length(&base, LONGEST_BASE)])];
-        if left > 0 {
-            pieces.push(NamePart::Characters(class, (left.min(max), left.min(max))));
-        }
-        pieces.push(random());
-        shapes.push(NamePattern(pieces));
+        let left = LONGEST_BASE.saturating_sub(base.len()).min(max);
+        let middle = (left > 0).then_some(NamePart::Characters(class, (left, left)));
+        shapes
+            .push([Some(text(truncated)), middle, Some(random())].into_iter().flatten().collect());
     }
     shapes
 }
 
-/// The length of a text truncated to this many bytes. Names are ASCII, but never split a character.
-fn truncated_length(text: &str, max_bytes: usize) -> usize {
-    let mut end = text.len().min(max_bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
-}
-
-impl NamePattern {
-    fn pattern(&self) -> Pattern {
-        let mut pattern = Pattern::literal("");
-        for piece in &self.0 {
-            pattern = match piece {
-                NamePart::Text(text) => pattern.then(&Pattern::literal(text)),
-                NamePart::Characters(class, (least, most)) => {
-                    let mut text = class.pattern().to_owned();
-                    // Writing to a string cannot fail.
-                    let _ = if least == most {
-                        write!(text, "{{{least}}}")
-                    } else {
-                        write!(text, "{{{least},{most}}}")
-                    };
-                    pattern.then(&Pattern::regex(text))
-                }
-            };
-        }
-        pattern
-    }
-
-    fn matches(&self, name: &str) -> bool {
-        parts_match(&self.0, name.as_bytes())
-    }
+fn pattern(parts: &[NamePart]) -> Pattern {
+    parts.iter().fold(Pattern::literal(""), |pattern, part| {
+        pattern.then(&match part {
+            NamePart::Text(text) => Pattern::literal(text),
+            NamePart::Characters(class, (least, most)) if least == most => {
+                Pattern::regex(format!("{}{{{least}}}", class.pattern()))
+            }
+            NamePart::Characters(class, (least, most)) => {
+                Pattern::regex(format!("{}{{{least},{most}}}", class.pattern()))
+            }
+        })
+    })
 }
 
 /// Tries every length of a part: at most ten, and at most two parts vary.

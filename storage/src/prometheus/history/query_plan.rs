@@ -8,17 +8,15 @@
 
 use std::time::Duration;
 
-use super::workload_batch::WorkloadBatch;
 use crate::prometheus::{
-    client::{InvalidQueryRange, QueryRange},
+    client::QueryRange,
     promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
-    schema::{RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC, RecordingRules, Schema},
+    schema::{RECORDED_CPU_METRIC, RECORDED_MEMORY_METRIC, RecordingRules, Schema, ScrapeInterval},
     selector::{Pattern, Selector},
 };
 use plimsoll_core::types::Time;
 
-/// The window of the recorded memory peak.
 const RECORDED_PEAK: Duration = Duration::from_mins(5);
 
 /// The weighting of history samples (`--history-weighting`).
@@ -44,14 +42,13 @@ impl Default for Weighting {
     }
 }
 
-/// The steps and windows of the queries.
 #[derive(Clone, Debug)]
 pub(super) struct QueryPlan {
     /// The step of CPU samples.
     pub(super) cpu: Duration,
     /// The step of memory samples. Slices of a history are whole multiples of it.
     pub(super) memory: Duration,
-    is_upstream: bool,
+    pub(super) is_upstream: bool,
     /// The window of the CPU query.
     window: Duration,
 }
@@ -64,38 +61,40 @@ impl QueryPlan {
                 Self { cpu: resolution, memory: resolution, is_upstream: true, window: resolution }
             }
             Weighting::Duration { cpu, memory } => {
-                let scrape = schema.scrape_interval.value;
-                let cpu = whole_seconds(cpu.max(snap_to_step(scrape.interval, cpu)));
+                let ScrapeInterval { interval, longest_gap } = schema.scrape_interval.value;
+                // With an interval that is only slightly longer, steps without their own sample are rare, and the window
+                // covers the previous sample.
+                let cpu = if interval <= cpu.mul_f64(1.25) { cpu } else { interval };
+                let cpu = Duration::from_secs(cpu.as_nanos().div_ceil(1_000_000_000).max(1) as u64);
                 let steps = memory.as_secs().div_ceil(cpu.as_secs()).max(1);
                 let memory = cpu.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX));
-                Self {
-                    cpu,
-                    memory,
-                    is_upstream: false,
-                    window: two_sample_window(scrape.longest_gap),
-                }
+                // It always contains two samples and rarely three: a failed scrape appears as a step without a value, as
+                // on a metrics server, and a series that ended does not continue.
+                let window = longest_gap.saturating_mul(21) / 10;
+                Self { cpu, memory, is_upstream: false, window }
             }
         }
     }
 
-    /// The time that a CPU sample covers.
-    pub(super) fn cpu_covers(&self) -> Option<Duration> {
-        (!self.is_upstream).then_some(self.cpu)
+    /// The time that a sample of this step covers. Upstream's samples all weigh the same.
+    pub(super) fn covers(&self, step: Duration) -> Option<Duration> {
+        (!self.is_upstream).then_some(step)
     }
 
-    /// The time that a memory sample covers.
-    pub(super) fn memory_covers(&self) -> Option<Duration> {
-        (!self.is_upstream).then_some(self.memory)
+    /// The CPU steps in a memory step.
+    pub(super) fn cpu_steps(&self) -> u64 {
+        self.memory.as_nanos().div_ceil(self.cpu.as_nanos().max(1)) as u64
+    }
+
+    /// The memory steps between two times, including an incomplete one.
+    pub(super) fn steps_between(&self, after: Time, to: Time) -> u64 {
+        let length = u128::from(to.nanos_since(after).max(0).unsigned_abs());
+        u64::try_from(length.div_ceil(self.memory.as_nanos().max(1))).unwrap_or(u64::MAX)
     }
 
     /// Whether recorded series may be used. They exist only for the default steps.
     pub(super) fn may_be_recorded(&self) -> bool {
         !self.is_upstream && self.memory == RECORDED_PEAK
-    }
-
-    /// Whether OOM kills are read.
-    pub(super) fn has_kills(&self) -> bool {
-        !self.is_upstream
     }
 
     /// The time range of a history that ends now: after the first time, up to and including the second. Upstream's includes
@@ -130,62 +129,54 @@ impl QueryPlan {
     pub(super) fn grid(
         step: Duration,
         (after, to): (Time, Time),
-    ) -> Result<QueryRange, InvalidQueryRange> {
+    ) -> Result<QueryRange, QueryError> {
         QueryRange::new(after.later(step), to, step)
     }
 
-    /// The query for CPU usage.
-    pub(super) fn cpu(&self, schema: &Schema, batch: &WorkloadBatch, pods: Pattern) -> Query {
+    pub(super) fn cpu(&self, schema: &Schema, namespace: &str, pods: Pattern) -> Query {
+        if self.reads_recorded(schema) {
+            return recorded(schema, RECORDED_CPU_METRIC, namespace, pods);
+        }
+        let series = schema.usage_series(&schema.usage.cpu.value);
+        let selector = schema.in_namespace(series, namespace, pods);
         if self.is_upstream {
-            let selector = schema.usage_selector(&schema.usage.cpu, &batch.namespace, pods);
             return Query::range_function(RangeFunction::Rate, &selector, self.window);
         }
-        if self.may_be_recorded() && schema.recording_rules == RecordingRules::Complete {
-            return recorded(schema, RECORDED_CPU_METRIC, batch, pods);
-        }
-        let selector = schema.usage_selector(&schema.usage.cpu, &batch.namespace, pods);
         max_by(
             &Query::range_function(RangeFunction::InstantRate, &selector, self.window),
             &schema.usage.container_labels(),
         )
     }
 
-    /// The query for memory usage.
-    pub(super) fn memory(&self, schema: &Schema, batch: &WorkloadBatch, pods: Pattern) -> Query {
-        if self.may_be_recorded() && schema.recording_rules == RecordingRules::Complete {
-            return recorded(schema, RECORDED_MEMORY_METRIC, batch, pods);
+    pub(super) fn memory(&self, schema: &Schema, namespace: &str, pods: Pattern) -> Query {
+        if self.reads_recorded(schema) {
+            return recorded(schema, RECORDED_MEMORY_METRIC, namespace, pods);
         }
-        let selector = schema.usage_selector(&schema.usage.memory, &batch.namespace, pods);
+        let series = schema.usage_series(&schema.usage.memory.value);
+        let selector = schema.in_namespace(series, namespace, pods);
         if self.is_upstream {
             return selector.into();
         }
-        max_by(&self.peak_query(&selector), &schema.usage.container_labels())
+        // A millisecond shorter than a step, because release 2 includes both ends.
+        let window = self.memory.saturating_sub(Duration::from_millis(1));
+        let peak = Query::range_function(RangeFunction::Max, &selector, window);
+        max_by(&peak, &schema.usage.container_labels())
     }
 
-    /// The peak within a step. The window is a millisecond shorter, because release 2 includes both ends.
-    fn peak_query(&self, selector: &Selector) -> Query {
-        Query::range_function(
-            RangeFunction::Max,
-            selector,
-            self.memory.saturating_sub(Duration::from_millis(1)),
-        )
+    fn reads_recorded(&self, schema: &Schema) -> bool {
+        self.may_be_recorded() && schema.recording_rules == RecordingRules::Complete
     }
 }
 
 /// The last recorded value within a minute: rules are evaluated every minute, and a series that ended must not continue
 /// where staleness markers are missing.
-fn recorded(schema: &Schema, metric: &str, batch: &WorkloadBatch, pods: Pattern) -> Query {
+fn recorded(schema: &Schema, metric: &str, namespace: &str, pods: Pattern) -> Query {
     const FRESH: Duration = Duration::from_millis(59_999);
-    let series = schema.recorded_selector(metric, &batch.namespace, pods);
+    let series = schema.in_namespace(Selector::metric(metric), namespace, pods);
     max_by(
         &Query::range_function(RangeFunction::Last, &series, FRESH),
         &schema.usage.container_labels(),
     )
-}
-
-/// Converts an invalid range, which cannot occur for whole steps.
-pub(super) fn invalid_range(error: InvalidQueryRange) -> QueryError {
-    QueryError::BadQuery(error.to_string())
 }
 
 /// Merges series that differ in other labels by their maximum: of replicas, the most complete counts, and of a restarted
@@ -194,85 +185,67 @@ pub(super) fn max_by(query: &Query, identity: &[&str]) -> Query {
     query.aggregate(Aggregation::Max, identity)
 }
 
-/// The interval, or the step if the interval is only slightly longer: steps without their own sample are rare then, and
-/// the window covers the previous sample.
-fn snap_to_step(interval: Duration, step: Duration) -> Duration {
-    if interval <= step.mul_f64(1.25) { step } else { interval }
+/// A query of a history load.
+#[derive(Clone, Debug)]
+pub struct QueryPreview {
+    /// The queried resource.
+    pub resource: &'static str,
+    /// The query.
+    pub query: Query,
+    /// The step of the query.
+    pub step: Duration,
 }
 
-/// A window that always contains two samples and rarely three: a failed scrape appears as a step without a value, as on
-/// a metrics server, and a series that ended does not continue.
-fn two_sample_window(longest: Duration) -> Duration {
-    longest.saturating_mul(21) / 10
-}
-
-fn whole_seconds(duration: Duration) -> Duration {
-    let round_up = u64::from(duration.subsec_nanos() > 0);
-    Duration::from_secs((duration.as_secs() + round_up).max(1))
+/// The usage queries for all pods of a namespace. A history load restricts them to the pods of VPAs.
+pub fn preview_queries(
+    weighting: Weighting,
+    schema: &Schema,
+    namespace: &str,
+) -> [QueryPreview; 2] {
+    let plan = QueryPlan::new(weighting, schema);
+    let pods = || Pattern::regex(".+");
+    [
+        QueryPreview {
+            resource: "CPU",
+            query: plan.cpu(schema, namespace, pods()),
+            step: plan.cpu,
+        },
+        QueryPreview {
+            resource: "memory",
+            query: plan.memory(schema, namespace, pods()),
+            step: plan.memory,
+        },
+    ]
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::prometheus::schema::{
-        CPU_METRIC, Dialect, MEMORY_METRIC, ScrapeInterval, UsageSeries, WithOrigin,
-    };
+    use crate::prometheus::{history::OwnerRef, schema::tests::schema};
 
-    pub(in crate::prometheus::history) fn schema(interval: u64, longest: u64) -> Schema {
-        let name = |text: &str| WithOrigin::detected(text.to_owned());
-        let seconds = Duration::from_secs;
-        Schema {
-            usage: UsageSeries {
-                cpu: name(CPU_METRIC),
-                memory: name(MEMORY_METRIC),
-                job: WithOrigin::detected(Some("kubelet".to_owned())),
-                metrics_path: None,
-                namespace: name("namespace"),
-                pod: name("pod"),
-                container: name("container"),
-                containers: 1,
-                jobs: Vec::new(),
-            },
-            kube_state_metrics: None,
-            recording_rules: RecordingRules::Absent,
-            dialect: Dialect::PromQl,
-            scrape_interval: WithOrigin::detected(ScrapeInterval {
-                interval: seconds(interval),
-                longest_gap: seconds(longest),
-            }),
-            replica_labels: Vec::new(),
-            cluster_labels: Vec::new(),
-            matchers: [r#"cluster="qa""#.parse().expect("one")].into_iter().collect(),
-        }
-    }
-
-    fn batch() -> WorkloadBatch {
-        let wanted = [(
-            plimsoll_core::types::ObjectKey::new("shop", "db"),
-            Some("apps/StatefulSet/db".into()),
-        )];
-        WorkloadBatch::all(&wanted.into_iter().collect()).0.remove(0)
+    /// The pods of a StatefulSet `db`.
+    fn pods() -> Pattern {
+        OwnerRef::parse("apps/StatefulSet/db").expect("an owner").pattern()
     }
 
     #[test]
     fn each_query_has_its_selector_window_and_step() {
-        let (schema, batch) = (schema(60, 60), batch());
+        let schema = schema(60, 60);
         let plan = QueryPlan::new(Weighting::default(), &schema);
-        let pods = batch.patterns().remove(0);
         assert_eq!(
-            plan.cpu(&schema, &batch, pods.clone()).as_str(),
+            plan.cpu(&schema, "shop", pods()).as_str(),
             "max by (namespace,pod,container) (irate(container_cpu_usage_seconds_total{job=\"kubelet\",\
              namespace=\"shop\",pod=~\"db-[0-9]{1,10}\",container!=\"\",container!=\"POD\",cluster=\"qa\"}[126s]))"
         );
         assert_eq!(
-            plan.memory(&schema, &batch, pods.clone()).as_str(),
+            plan.memory(&schema, "shop", pods()).as_str(),
             "max by (namespace,pod,container) (max_over_time(container_memory_working_set_bytes{job=\"kubelet\",\
              namespace=\"shop\",pod=~\"db-[0-9]{1,10}\",container!=\"\",container!=\"POD\",cluster=\"qa\"}[299999ms]))"
         );
         let upstream = Weighting::Upstream { resolution: Duration::from_hours(1) };
         let plan = QueryPlan::new(upstream, &schema);
         assert_eq!(
-            plan.cpu(&schema, &batch, pods).as_str(),
+            plan.cpu(&schema, "shop", pods()).as_str(),
             "rate(container_cpu_usage_seconds_total{job=\"kubelet\",namespace=\"shop\",pod=~\"db-[0-9]{1,10}\",\
              container!=\"\",container!=\"POD\",cluster=\"qa\"}[1h])"
         );
@@ -280,13 +253,11 @@ pub(super) mod tests {
 
     #[test]
     fn complete_recording_rules_are_used_unless_upstreams_queries_are_requested() {
-        let batch = batch();
         let recorded = Schema { recording_rules: RecordingRules::Complete, ..schema(60, 60) };
         let plan = QueryPlan::new(Weighting::default(), &recorded);
         let queries = |schema: &Schema, plan: &QueryPlan| {
-            let pods = batch.patterns().remove(0);
-            let cpu = plan.cpu(schema, &batch, pods.clone());
-            [cpu, plan.memory(schema, &batch, pods)].map(|query| query.to_string())
+            [plan.cpu(schema, "shop", pods()), plan.memory(schema, "shop", pods())]
+                .map(|query| query.to_string())
         };
         let selector = "{namespace=\"shop\",pod=~\"db-[0-9]{1,10}\",container!=\"\",container!=\"POD\",cluster=\"qa\"}";
         let query = |metric: &str| {

@@ -12,16 +12,14 @@ use std::{
 };
 
 use super::{
-    load::MAX_CONSECUTIVE_FAILURES,
-    time_slice::{SeriesPoints, SliceCollector},
-    workload_batch::WorkloadBatch,
+    load::MAX_CONSECUTIVE_FAILURES, time_slice::SliceCollector, workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{
     client::PrometheusClient,
     promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
-    schema::{Schema, THROTTLED_PERIODS_METRIC, WithOrigin},
-    selector::{Pattern, Selector},
+    schema::{Schema, THROTTLED_PERIODS_METRIC},
+    selector::Pattern,
 };
 use plimsoll_core::{
     history::Throttling,
@@ -88,12 +86,10 @@ impl ThrottlingReport {
     }
 }
 
-/// Queries the throttling of a batch.
 struct ThrottlingQuery<'a> {
     client: &'a PrometheusClient,
     schema: &'a Schema,
     lookback: Duration,
-    /// Memory budget of a batch, in points.
     budget: u64,
     now: Time,
 }
@@ -116,82 +112,58 @@ impl ThrottlingQuery<'_> {
             Err(failure) => tracing::debug!(%failure, "failed to query owners of pods"),
         }
         let patterns = batch.patterns();
-        let selectors_of = |metric: &WithOrigin<String>| -> Vec<Selector> {
-            let selector =
-                |pods: &Pattern| schema.usage_selector(metric, &batch.namespace, pods.clone());
-            patterns.iter().map(selector).collect()
-        };
-        let [periods, throttled] = [PERIODS, THROTTLED_PERIODS_METRIC]
-            .map(|metric| selectors_of(&WithOrigin::assumed(metric.to_owned())));
-        let increase = |selectors: &[Selector]| -> Vec<Query> {
-            selectors
-                .iter()
-                .map(|selector| Query::range_function(RangeFunction::Increase, selector, lookback))
-                .collect()
-        };
-        let current =
-            |selectors: Vec<Selector>| selectors.into_iter().map(Query::from).collect::<Vec<_>>();
+        let sums = |metric, within| self.sum_by_container(&batch, &patterns, metric, within);
         let mut measured = HashMap::new();
-        for (key, periods) in
-            self.sum_by_container(&batch, increase(&periods), Aggregation::Sum).await?
-        {
+        for (key, periods) in sums(PERIODS, Some(lookback)).await? {
             if periods > 0.0 {
                 measured.insert(key, Throttling { throttled: 0.0, periods, at: now });
             }
         }
-        for (key, throttled) in
-            self.sum_by_container(&batch, increase(&throttled), Aggregation::Sum).await?
-        {
+        for (key, throttled) in sums(THROTTLED_PERIODS_METRIC, Some(lookback)).await? {
             if let Some(known) = measured.get_mut(&key) {
                 known.throttled = throttled;
             }
         }
-        let running = self
-            .sum_by_container(
-                &batch,
-                current(selectors_of(&schema.usage.memory)),
-                Aggregation::Group,
-            )
-            .await?;
-        let limited = self.sum_by_container(&batch, current(periods), Aggregation::Group).await?;
+        let running = sums(&schema.usage.memory.value, None).await?;
+        let limited = sums(PERIODS, None).await?;
         let unlimited: HashSet<_> =
             running.into_keys().filter(|key| !limited.contains_key(key)).collect();
         measured.retain(|key, _| !unlimited.contains(key));
         Ok((measured, unlimited))
     }
 
-    /// Sums the results of instant queries over all pods, for each container of each VPA.
+    /// Sums the increase of a counter over all pods, for each container of each VPA. Without a time, each pod that has the
+    /// series now counts as 1.
     async fn sum_by_container(
         &self,
         batch: &WorkloadBatch,
-        queries: Vec<Query>,
-        aggregation: Aggregation,
+        patterns: &[Pattern],
+        metric: &str,
+        within: Option<Duration>,
     ) -> Result<HashMap<ContainerKey, f64>, QueryError> {
         let identity = self.schema.usage.container_labels();
         let max_points = self.budget.saturating_sub(batch.proof.size_in_points());
         let mut collector = SliceCollector::new(batch, identity, max_points);
-        for query in queries {
-            let query = query.aggregate(aggregation, &identity);
+        for pods in patterns {
+            let series = self.schema.usage_series(metric);
+            let series = self.schema.in_namespace(series, &batch.namespace, pods.clone());
+            let query = match within {
+                Some(within) => Query::range_function(RangeFunction::Increase, &series, within)
+                    .aggregate(Aggregation::Sum, &identity),
+                None => Query::from(series).aggregate(Aggregation::Group, &identity),
+            };
             self.client.instant(&query, self.now, &mut collector).await?;
         }
         let (mut points, _) = collector.into_committed();
         points.sort();
-        Ok(by_container(batch, &points))
-    }
-}
-
-fn by_container(batch: &WorkloadBatch, points: &SeriesPoints) -> HashMap<ContainerKey, f64> {
-    let mut sums = HashMap::new();
-    let mut merged = Vec::new();
-    for rows in points.groups() {
-        let (workload, container, _) = rows[0].key();
-        let sum: f64 = points.points_of(rows, &mut merged).iter().map(|(_, value)| value).sum();
-        let container: Arc<str> = container.into();
-        let vpas = batch.claims.get(workload).map(|claim| claim.vpas.as_slice());
-        for vpa in vpas.unwrap_or_default() {
-            let key = ContainerKey::new(vpa.clone(), Arc::clone(&container));
-            *sums.entry(key).or_insert(0.0) += sum;
+        let (mut sums, mut merged) = (HashMap::new(), Vec::new());
+        for rows in points.groups() {
+            let (workload, container, _) = rows[0].key();
+            let sum: f64 = points.points_of(rows, &mut merged).iter().map(|(_, value)| value).sum();
+            for key in batch.keys(workload, container) {
+                *sums.entry(key).or_insert(0.0) += sum;
+            }
         }
+        Ok(sums)
     }
-    sums
 }

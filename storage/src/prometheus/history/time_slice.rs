@@ -49,7 +49,6 @@ impl SkippedCounts {
 /// The memory of a series without its points, in points.
 const POINTS_PER_SERIES: u64 = 5;
 
-/// Collects the series of a batch.
 #[derive(Debug)]
 pub(super) struct SliceCollector<'a> {
     batch: &'a WorkloadBatch,
@@ -57,32 +56,22 @@ pub(super) struct SliceCollector<'a> {
     container: &'a str,
     collected: SeriesPoints,
     skipped: SkippedCounts,
-    /// Memory budget, in points.
     max_points: u64,
     /// The lengths and counts at the last complete response.
     committed: (usize, usize, SkippedCounts),
 }
 
 impl<'a> SliceCollector<'a> {
-    /// Creates a collector for series with these labels.
     pub(super) fn new(
         batch: &'a WorkloadBatch,
         [_, pod, container]: [&'a str; 3],
         max_points: u64,
     ) -> Self {
-        let committed = (0, 0, SkippedCounts::default());
-        Self {
-            batch,
-            pod,
-            container,
-            collected: SeriesPoints::default(),
-            skipped: committed.2,
-            max_points,
-            committed,
-        }
+        let (collected, skipped) = (SeriesPoints::default(), SkippedCounts::default());
+        let committed = (0, 0, skipped);
+        Self { batch, pod, container, collected, skipped, max_points, committed }
     }
 
-    /// Reads the results of these range queries.
     pub(super) async fn read(
         mut self,
         client: &PrometheusClient,
@@ -164,12 +153,10 @@ impl SeriesVisitor for SliceCollector<'_> {
 }
 
 impl SeriesPoints {
-    /// Whether there are no points.
     pub(super) fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// The memory of the series, in points.
     pub(super) fn size_in_points(&self) -> u64 {
         self.points.len() as u64 + POINTS_PER_SERIES * self.rows.len() as u64
     }

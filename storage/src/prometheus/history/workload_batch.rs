@@ -16,7 +16,7 @@ use crate::prometheus::{
 };
 use plimsoll_core::{
     history::SkippedRecord,
-    types::{ObjectKey, Time},
+    types::{ContainerKey, ObjectKey, Time},
 };
 
 /// Maximum length of a pod pattern. Servers match it against every known pod name, and some reject long queries.
@@ -44,25 +44,19 @@ pub(super) struct WorkloadMatch {
     pub(super) vpas: Vec<ObjectKey>,
 }
 
-/// Pod names to query for.
-enum PodNameQuery<'a> {
-    Generated(&'a OwnerRef),
-    Prefix(&'a OwnerRef),
+/// The pods of a workload by their names: generated ones, or any with the same prefix.
+struct PodNameQuery<'a> {
+    owner: &'a OwnerRef,
+    by_prefix: bool,
 }
 
 impl PodNameQuery<'_> {
     fn pattern(&self) -> Pattern {
-        match self {
-            Self::Generated(owner) => owner.pattern(),
-            Self::Prefix(owner) => owner.prefix_pattern(),
-        }
+        if self.by_prefix { self.owner.prefix_pattern() } else { self.owner.pattern() }
     }
 
     fn matches(&self, pod: &str) -> bool {
-        match self {
-            Self::Generated(owner) => owner.matches(pod),
-            Self::Prefix(owner) => owner.matches_prefix(pod),
-        }
+        if self.by_prefix { self.owner.matches_prefix(pod) } else { self.owner.matches(pod) }
     }
 }
 
@@ -175,7 +169,6 @@ impl WorkloadBatch {
         claimed
     }
 
-    /// The number of known pods.
     pub(super) fn pods(&self) -> usize {
         let known = self.labelled.as_ref().map_or_else(|| self.proof.pods(), |pods| pods.len());
         known + self.live_pods.len()
@@ -215,11 +208,8 @@ impl WorkloadBatch {
     fn name_queries(&self) -> (Vec<PodNameQuery<'_>>, BTreeSet<&str>) {
         let Some(pods) = &self.labelled else {
             let queries = self.claims.iter().map(|WorkloadMatch { owner, .. }| {
-                if self.proof.has_unexpected_pod_names(owner) {
-                    PodNameQuery::Prefix(owner)
-                } else {
-                    PodNameQuery::Generated(owner)
-                }
+                let by_prefix = self.proof.has_unexpected_pod_names(owner);
+                PodNameQuery { owner, by_prefix }
             });
             return (queries.collect(), BTreeSet::new());
         };
@@ -231,9 +221,11 @@ impl WorkloadBatch {
                 unexpected.insert(&**pod);
             }
         }
-        let usual =
-            usual.into_iter().map(|claim| PodNameQuery::Generated(&self.claims[claim].owner));
-        (usual.collect(), unexpected)
+        let generated = |claim: usize| {
+            let owner = &self.claims[claim].owner;
+            PodNameQuery { owner, by_prefix: false }
+        };
+        (usual.into_iter().map(generated).collect(), unexpected)
     }
 
     /// The workload of a pod. An existing pod belongs to the VPA that selects it, unless its owner says otherwise.
@@ -270,6 +262,13 @@ impl WorkloadBatch {
         };
         let (first, second) = self.claims.split_at(middle);
         (middle > 0).then(|| [half(first, 0), half(second, middle)])
+    }
+
+    /// The keys of a container, one for each VPA of its workload.
+    pub(super) fn keys(&self, workload: usize, container: &str) -> Vec<ContainerKey> {
+        let container: Arc<str> = container.into();
+        let vpas = self.claims.get(workload).map_or(&[][..], |claim| &claim.vpas[..]);
+        vpas.iter().map(|vpa| ContainerKey::new(vpa.clone(), Arc::clone(&container))).collect()
     }
 
     /// All distinct VPAs of the batch.
@@ -385,19 +384,6 @@ mod tests {
     }
 
     #[test]
-    fn running_pods_are_queried_by_their_names() {
-        let usual = "web-7d5f9c4b6d-x2x4z";
-        let batch = deployment(&["front.end", usual, "web-canary"]);
-        let [pattern] = &batch.patterns()[..] else { panic!("one pattern") };
-        let names = "|front\\.end|web-canary)";
-        assert!(pattern.as_str().ends_with(names), "{}", pattern.as_str());
-        for pod in ["front.end", usual, "web-canary"] {
-            assert_eq!(batch.workload_of(pod), Some(0), "{pod}");
-        }
-        assert_eq!(batch.workload_of("another"), None);
-    }
-
-    #[test]
     fn many_running_pods_are_queried_in_groups_and_very_many_without_names() {
         let names = |count: usize| -> Vec<String> {
             (0..count).map(|number| format!("an-odd-name-of-a-pod-{number}")).collect()
@@ -411,21 +397,5 @@ mod tests {
             assert!(queries.iter().all(|one| one.as_str().len() <= LONGEST_PATTERN + 64));
             assert!(names.iter().all(|pod| batch.workload_of(pod) == Some(0)), "{count}");
         }
-    }
-
-    #[test]
-    fn a_running_pod_is_queried_once() {
-        let mut wanted = HashMap::new();
-        for (name, owner) in [("web", "apps/Deployment/web"), ("db", "apps/StatefulSet/db")] {
-            wanted.insert(ObjectKey::new("a", name), Some(owner.into()));
-        }
-        let mut batch = WorkloadBatch::all(&wanted).0.remove(0);
-        let mut live = LivePods::new();
-        // The name matches the other workload, so its samples would be returned by both patterns.
-        live.add(&ObjectKey::new("a", "web"), "apps/Deployment/web", ["db-7"]);
-        live.assign_to(&mut batch);
-        assert_eq!(batch.patterns().len(), 1);
-        let claim = batch.workload_of("db-7").expect("the pod belongs to a workload");
-        assert_eq!(&*batch.claims[claim].owner.name, "web", "the VPA selects it");
     }
 }

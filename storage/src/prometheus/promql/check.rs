@@ -32,9 +32,9 @@ pub(super) fn parse(
     query: &str,
     scanned: &ScannedQuery,
 ) -> Result<Option<Selectors>, InvalidQuery> {
-    let invalid = |why, at| Err(InvalidQuery::at_byte(query, why, at));
+    let invalid = |why: &str, at| Err(InvalidQuery::at_byte(query, why, at));
     if scanned.depth > MAX_DEPTH {
-        return invalid("parentheses are nested too deeply".to_owned(), 0);
+        return invalid("parentheses are nested too deeply", 0);
     }
     if scanned.is_extended || scanned.token_count > MAX_TOKENS {
         return Ok(None);
@@ -48,9 +48,9 @@ pub(super) fn parse(
             }
             ValueType::Matrix => {
                 let why = "the result is a range vector; wrap it in a function such as rate()";
-                invalid(why.to_owned(), 0)
+                invalid(why, 0)
             }
-            ValueType::String => invalid("the result is a string and not a number".to_owned(), 0),
+            ValueType::String => invalid("the result is a string and not a number", 0),
         },
         Err(why) if UNKNOWN.iter().any(|unknown| why.starts_with(unknown)) => Ok(None),
         Err(why) => {
@@ -62,7 +62,7 @@ pub(super) fn parse(
             let why = why
                 .replace("invalid promql query", "syntax error in the expression")
                 .replace("expected type matrix", "expected a range vector such as x[5m]");
-            invalid(one_line(&why), at)
+            invalid(&one_line(&why), at)
         }
     }
 }

@@ -73,22 +73,15 @@ impl fmt::Display for LabelMatcher {
 
 /// Why a user's matcher is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "invalid matcher {given:?}: {why}: write LABEL=\"VALUE\", with =, !=, =~ or !~ and the quotes"
-)]
-pub struct InvalidMatcher {
-    /// The user's input.
-    pub given: String,
-    /// The cause.
-    pub why: &'static str,
-}
+#[error("invalid matcher {0}: write LABEL=\"VALUE\", with =, !=, =~ or !~ and the quotes")]
+pub struct InvalidMatcher(String);
 
 impl FromStr for LabelMatcher {
     type Err = InvalidMatcher;
 
     /// Parses a matcher as in the braces of a selector: `cluster="qa"`, `cluster=~"qa|test"`.
     fn from_str(given: &str) -> Result<Self, InvalidMatcher> {
-        let invalid = |why| InvalidMatcher { given: given.to_owned(), why };
+        let invalid = |why: &str| InvalidMatcher(format!("{given:?}: {why}"));
         let text = given.trim();
         let (label, rest) = if text.starts_with(['"', '\'', '`']) {
             string(text).ok_or_else(|| invalid("the quotes of its label are not closed"))?
@@ -134,7 +127,7 @@ impl LabelMatchers {
     }
 
     /// Iterates over the matchers.
-    pub fn iter(&self) -> std::slice::Iter<'_, LabelMatcher> {
+    pub fn iter(&self) -> impl Iterator<Item = &LabelMatcher> {
         self.0.iter()
     }
 
@@ -148,15 +141,6 @@ impl LabelMatchers {
 impl FromIterator<LabelMatcher> for LabelMatchers {
     fn from_iter<I: IntoIterator<Item = LabelMatcher>>(matchers: I) -> Self {
         Self(matchers.into_iter().collect())
-    }
-}
-
-impl<'a> IntoIterator for &'a LabelMatchers {
-    type Item = &'a LabelMatcher;
-    type IntoIter = std::slice::Iter<'a, LabelMatcher>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 

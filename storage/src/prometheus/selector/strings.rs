@@ -41,41 +41,29 @@ pub(super) fn string(text: &str) -> Option<(String, &str)> {
             value.push(c);
             continue;
         }
-        let digits = match chars.next()? {
-            'a' => '\u{7}'.into(),
-            'b' => '\u{8}'.into(),
-            'f' => '\u{c}'.into(),
-            'n' => '\n'.into(),
-            'r' => '\r'.into(),
-            't' => '\t'.into(),
-            'v' => '\u{b}'.into(),
-            '\\' => '\\'.into(),
-            c if c == quote => c.into(),
-            'x' => Escape::Digits(2),
-            'u' => Escape::Digits(4),
-            'U' => Escape::Digits(8),
-            _ => return None,
-        };
-        match digits {
-            Escape::Is(c) => value.push(c),
-            Escape::Digits(count) => {
-                let digits = chars.as_str().get(..count)?;
-                let code = u32::from_str_radix(digits, 16).ok()?;
-                // From 0x80 on, `\x` is a byte of a multi-byte character.
-                value.push(char::from_u32(code).filter(|_| count > 2 || code < 0x80)?);
-                chars = chars.as_str()[count..].chars();
+        let escape = chars.next()?;
+        let digits = match escape {
+            'x' => 2,
+            'u' => 4,
+            'U' => 8,
+            _ => {
+                value.push(match escape {
+                    'a' => '\u{7}',
+                    'b' => '\u{8}',
+                    'f' => '\u{c}',
+                    'n' => '\n',
+                    'r' => '\r',
+                    't' => '\t',
+                    'v' => '\u{b}',
+                    c if c == '\\' || c == quote => c,
+                    _ => return None,
+                });
+                continue;
             }
-        }
-    }
-}
-
-enum Escape {
-    Is(char),
-    Digits(usize),
-}
-
-impl From<char> for Escape {
-    fn from(c: char) -> Self {
-        Self::Is(c)
+        };
+        let code = u32::from_str_radix(chars.as_str().get(..digits)?, 16).ok()?;
+        // From 0x80 on, `\x` is a byte of a multi-byte character.
+        value.push(char::from_u32(code).filter(|_| digits > 2 || code < 0x80)?);
+        chars = chars.as_str()[digits..].chars();
     }
 }

@@ -18,7 +18,6 @@ use super::{
     token_endpoint::hidden,
 };
 
-/// Provides credentials for requests.
 #[derive(Debug)]
 pub(super) enum Authenticator {
     None,
@@ -34,7 +33,6 @@ pub(super) enum Authenticator {
     Azure(Box<CachedToken<AzureIdentity>>),
 }
 
-/// The credentials of one request.
 #[derive(Debug, PartialEq)]
 pub(super) enum RequestAuth {
     None,
@@ -107,7 +105,6 @@ impl Authenticator {
         }
     }
 
-    /// Returns the credentials of the next request.
     pub(super) async fn request_auth(&self, reload: Reload) -> Result<RequestAuth, TransportError> {
         let token = match self {
             Self::None => return Ok(RequestAuth::None),
@@ -141,7 +138,7 @@ impl Authenticator {
             }
             #[cfg(feature = "aws")]
             (Self::Aws(aws), RequestAuth::SigV4(credentials)) => {
-                aws.sign(credentials, method, url, headers, body)?;
+                aws.signer.sign(credentials, method, url, headers, body)?;
             }
             _ => {}
         }

@@ -31,7 +31,7 @@ const STS_VERSION: &str = "2011-06-15";
 /// Gets AWS credentials, assumes a role if configured, and signs requests.
 #[derive(Debug)]
 pub(super) struct AwsAuthenticator {
-    signer: SigV4Signer,
+    pub(super) signer: SigV4Signer,
     credentials: AwsCredentials,
 }
 
@@ -53,7 +53,7 @@ struct AssumedRole {
 
 /// Signs requests to a service with Signature Version 4.
 #[derive(Clone, Debug)]
-struct SigV4Signer {
+pub(super) struct SigV4Signer {
     region: String,
     service: String,
     clock: WallClock,
@@ -88,24 +88,11 @@ impl AwsAuthenticator {
         Ok(Self { signer, credentials })
     }
 
-    /// Returns the credentials of the next request.
     pub(super) async fn credentials(&self, reload: Reload) -> Result<Credentials, TransportError> {
         match &self.credentials {
             AwsCredentials::Own(own) => own.get(reload).await,
             AwsCredentials::Assumed(role) => role.get(reload).await,
         }
-    }
-
-    /// Adds the signature to the headers of a request.
-    pub(super) fn sign(
-        &self,
-        credentials: &Credentials,
-        method: &Method,
-        url: &Url,
-        headers: &mut HeaderMap,
-        body: &[u8],
-    ) -> Result<(), TransportError> {
-        self.signer.sign(credentials, method, url, headers, body)
     }
 }
 
@@ -134,7 +121,7 @@ impl TokenSource for AssumedRole {
 
 impl SigV4Signer {
     /// Adds the signature to the headers. It covers all of them, so they must not change afterwards.
-    fn sign(
+    pub(super) fn sign(
         &self,
         credentials: &Credentials,
         method: &Method,

@@ -12,7 +12,6 @@ use super::{
 const VERSION: &str = "2018-02-01";
 const ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
-/// Gets tokens for an Azure identity.
 #[derive(Debug)]
 pub(super) struct AzureIdentity {
     endpoint: TokenEndpoint,

@@ -16,7 +16,6 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// Assumed lifetime of a token without one.
 const UNKNOWN: Duration = Duration::from_mins(5);
 
-/// A token and its lifetime.
 #[derive(Debug)]
 pub(super) struct FetchedToken<T> {
     pub(super) value: T,
@@ -24,14 +23,12 @@ pub(super) struct FetchedToken<T> {
     pub(super) expires_in: Option<Duration>,
 }
 
-/// Where tokens come from.
 pub(super) trait TokenSource {
     type Token: Clone + fmt::Debug;
 
     /// Returns the secrets that a token is fetched with. If they change, so does the token.
     async fn secrets(&self, reload: Reload) -> Result<Vec<Secret>, TransportError>;
 
-    /// Fetches a token with these secrets.
     async fn fetch(&self, secrets: &[Secret]) -> Result<FetchedToken<Self::Token>, TransportError>;
 }
 

@@ -7,13 +7,6 @@ use reqwest::Url;
 
 use super::{Secret, redacted};
 
-/// The token scope for Azure Monitor managed Prometheus.
-pub const AZURE_MONITOR_SCOPE: &str = "https://prometheus.monitor.azure.com/.default";
-/// The token scope for Google Cloud Managed Service for Prometheus.
-pub const GOOGLE_MONITORING_SCOPE: &str = "https://www.googleapis.com/auth/monitoring.read";
-/// The service name in signatures for Amazon Managed Service for Prometheus.
-pub const AWS_PROMETHEUS_SERVICE: &str = "aps";
-
 /// A server and how to authenticate to it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TransportConfig {
@@ -141,16 +134,16 @@ pub struct OAuth2 {
 pub struct Aws {
     /// The region in signatures.
     pub region: String,
-    /// The service in signatures: [`AWS_PROMETHEUS_SERVICE`].
+    /// The service in signatures: `aps` for Amazon Managed Service for Prometheus.
     pub service: String,
     /// A role to assume with the credentials.
     pub role_arn: Option<String>,
     /// Static keys.
     pub keys: Option<AwsKeys>,
-    /// IAM roles for service accounts (IRSA).
-    pub web_identity: Option<AwsWebIdentity>,
-    /// The container credentials agent (EKS Pod Identity, ECS).
-    pub container_agent: Option<AwsContainerAgent>,
+    /// IAM roles for service accounts (IRSA): the file with the service account token, and the ARN of the role.
+    pub web_identity: Option<(PathBuf, String)>,
+    /// The container credentials agent (EKS Pod Identity, ECS): its URL, and the authorization token that it expects.
+    pub container_agent: Option<(String, Option<SecretSource>)>,
     /// The endpoint of the instance metadata service (IMDSv2).
     pub metadata_endpoint: Option<String>,
     /// The endpoint of the Security Token Service (STS).
@@ -168,24 +161,6 @@ pub struct AwsKeys {
     pub secret_access_key: SecretSource,
     /// The session token of temporary keys.
     pub session_token: Option<SecretSource>,
-}
-
-/// Web identity: exchanges a service account token for the credentials of a role.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AwsWebIdentity {
-    /// The file with the service account token.
-    pub token_file: PathBuf,
-    /// The ARN of the role.
-    pub role_arn: String,
-}
-
-/// An agent that serves AWS credentials to containers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AwsContainerAgent {
-    /// The URL of the agent.
-    pub url: String,
-    /// The authorization token that the agent expects.
-    pub token: Option<SecretSource>,
 }
 
 impl Aws {
@@ -208,18 +183,13 @@ impl Aws {
                 session_token: literal("AWS_SESSION_TOKEN"),
             },
         );
-        let web_identity = variable("AWS_WEB_IDENTITY_TOKEN_FILE")
-            .zip(variable("AWS_ROLE_ARN"))
-            .map(|(token, role)| AwsWebIdentity { token_file: token.into(), role_arn: role });
+        let token_file = variable("AWS_WEB_IDENTITY_TOKEN_FILE").map(PathBuf::from);
         let relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
             .map(|path| format!("http://169.254.170.2{path}"));
-        let container = relative.or_else(|| variable("AWS_CONTAINER_CREDENTIALS_FULL_URI"));
-        let container = container.map(|url| AwsContainerAgent {
-            url,
-            token: variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
-                .map(|path| SecretSource::File(path.into()))
-                .or_else(|| literal("AWS_CONTAINER_AUTHORIZATION_TOKEN")),
-        });
+        let agent = relative.or_else(|| variable("AWS_CONTAINER_CREDENTIALS_FULL_URI"));
+        let agent_token = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
+            .map(|path| SecretSource::File(path.into()))
+            .or_else(|| literal("AWS_CONTAINER_AUTHORIZATION_TOKEN"));
         let disabled = variable("AWS_EC2_METADATA_DISABLED")
             .is_some_and(|value| value.eq_ignore_ascii_case("true"));
         let metadata = (!disabled).then(|| {
@@ -230,14 +200,14 @@ impl Aws {
         let sts = variable("AWS_ENDPOINT_URL_STS")
             .unwrap_or_else(|| format!("https://sts.{region}.{suffix}"));
         let session = variable("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "plimsoll".to_owned());
-        let service = AWS_PROMETHEUS_SERVICE.to_owned();
+        let service = "aps".to_owned();
         Self {
             region,
             service,
             role_arn: None,
             keys,
-            web_identity,
-            container_agent: container,
+            web_identity: token_file.zip(variable("AWS_ROLE_ARN")),
+            container_agent: agent.map(|url| (url, agent_token)),
             metadata_endpoint: metadata,
             sts_endpoint: sts,
             session_name: session,
@@ -253,7 +223,7 @@ pub struct Google {
     pub credentials_file: Option<PathBuf>,
     /// The metadata server, which also provides tokens for GKE workload identity.
     pub metadata_endpoint: String,
-    /// The token scope: [`GOOGLE_MONITORING_SCOPE`].
+    /// The token scope.
     pub scope: String,
 }
 
@@ -266,7 +236,7 @@ impl Google {
         Self {
             credentials_file: variable("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from),
             metadata_endpoint: format!("http://{host}"),
-            scope: GOOGLE_MONITORING_SCOPE.to_owned(),
+            scope: "https://www.googleapis.com/auth/monitoring.read".to_owned(),
         }
     }
 }
@@ -284,7 +254,7 @@ pub struct Azure {
     pub authority_host: String,
     /// The instance metadata service, which issues tokens for managed identities.
     pub metadata_endpoint: String,
-    /// The token scope: [`AZURE_MONITOR_SCOPE`].
+    /// The token scope.
     pub scope: String,
 }
 
@@ -301,7 +271,7 @@ impl Azure {
             authority_host: authority
                 .unwrap_or_else(|| "https://login.microsoftonline.com".to_owned()),
             metadata_endpoint: "http://169.254.169.254".to_owned(),
-            scope: AZURE_MONITOR_SCOPE.to_owned(),
+            scope: "https://prometheus.monitor.azure.com/.default".to_owned(),
         }
     }
 }

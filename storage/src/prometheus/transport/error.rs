@@ -110,7 +110,6 @@ impl TransportError {
     }
 }
 
-/// Whether an alert rejects our client certificate.
 fn rejects_client_certificate(alert: AlertDescription) -> bool {
     matches!(
         alert,

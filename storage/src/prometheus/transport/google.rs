@@ -17,7 +17,6 @@ const TOKEN_PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/
 const CLOUD_PLATFORM_SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const ADVICE: &str = "check the service account, its roles and its binding to this workload";
 
-/// Gets tokens for a Google service account.
 #[derive(Debug)]
 pub(super) struct GoogleAccount {
     google: Google,

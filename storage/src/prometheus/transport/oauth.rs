@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    ProxyPolicy, Secret, TransportError, TransportErrorKind,
+    Secret, TransportError, TransportErrorKind,
     cached_token::{FetchedToken, TokenSource},
     config::{AuthTiming, OAuth2},
     reloading_file::{Reload, ReloadingFile},
     token_endpoint::{TokenEndpoint, url},
 };
 
-/// Gets tokens from an authorization server with client credentials.
 #[derive(Debug)]
 pub(super) struct OAuth2Client {
     id: String,
@@ -27,8 +26,7 @@ impl OAuth2Client {
     pub(super) fn new(oauth: OAuth2, timing: AuthTiming) -> Result<Self, TransportError> {
         let url = url("the token URL", &oauth.token_url)?;
         let advice = "check the token URL, the client ID and the client secret";
-        let endpoint =
-            TokenEndpoint::with_tls(oauth.tls, url, ProxyPolicy::FromEnvironment, timing, advice);
+        let endpoint = TokenEndpoint::with_tls(oauth.tls, url, timing, advice);
         let mut fields = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
         if !oauth.scopes.is_empty() {
             fields.push(("scope".to_owned(), oauth.scopes.join(" ")));

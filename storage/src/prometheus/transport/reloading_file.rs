@@ -34,7 +34,6 @@ impl ReloadingFile {
         Self { what, source, check_interval, last: Mutex::default() }
     }
 
-    /// Returns the value.
     pub(super) async fn read(&self, reload: Reload) -> Result<Secret, TransportError> {
         let path = match &self.source {
             SecretSource::Literal(secret) => return Ok(secret.clone()),

@@ -116,7 +116,6 @@ pub(super) fn client_config(
     Ok(config)
 }
 
-/// The allowed TLS versions.
 fn versions(tls: &TlsConfig) -> Result<Vec<&'static SupportedProtocolVersion>, TransportError> {
     let number = |field: &str, text: &str, unset: u8| match text {
         "" => Ok(unset),

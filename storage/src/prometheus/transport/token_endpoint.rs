@@ -10,14 +10,13 @@ use reqwest::{
 use serde_json::Value;
 
 use super::{
-    ProxyPolicy, ReloadingClient, Secret, TransportError, TransportErrorKind,
-    cached_token::FetchedToken, config::AuthTiming, error::one_line, http_client, redacted,
+    ReloadingClient, Secret, TransportError, TransportErrorKind, cached_token::FetchedToken,
+    config::AuthTiming, error::one_line, http_client, redacted,
 };
 
 /// Size limit of a response. No token is longer.
 const LONGEST: usize = 1 << 20;
 
-/// A token endpoint.
 #[derive(Debug)]
 pub(super) struct TokenEndpoint {
     url: Url,
@@ -48,27 +47,26 @@ impl TokenRequest<'_> {
 
 impl TokenEndpoint {
     pub(super) fn new(url: Url, timing: AuthTiming, advice: &'static str) -> Self {
-        Self::with_tls(TlsConfig::default(), url, ProxyPolicy::FromEnvironment, timing, advice)
+        Self::with_tls(TlsConfig::default(), url, timing, advice)
     }
 
     /// An endpoint that is reachable only from this machine.
     pub(super) fn local(url: Url, timing: AuthTiming, advice: &'static str) -> Self {
-        Self::with_tls(TlsConfig::default(), url, ProxyPolicy::Never, timing, advice)
+        let client = http_client(TlsConfig::default(), &url, true, timing.reload_interval);
+        Self { url, client, timeout: timing.token_timeout, advice }
     }
 
     /// An endpoint with these TLS settings.
     pub(super) fn with_tls(
         tls: TlsConfig,
         url: Url,
-        proxy: ProxyPolicy,
         timing: AuthTiming,
         advice: &'static str,
     ) -> Self {
-        let client = http_client(tls, &url, proxy, timing.reload_interval);
+        let client = http_client(tls, &url, false, timing.reload_interval);
         Self { url, client, timeout: timing.token_timeout, advice }
     }
 
-    /// Creates a GET request.
     pub(super) fn get<'a>(&self, secrets: &'a [Secret]) -> TokenRequest<'a> {
         let (method, headers) = (Method::GET, HeaderMap::new());
         TokenRequest { method, url: self.url.clone(), headers, body: String::new(), secrets }
@@ -93,7 +91,6 @@ impl TokenEndpoint {
         TokenRequest { method: Method::POST, headers, body, ..self.get(secrets) }
     }
 
-    /// Creates a POST request with a form.
     pub(super) fn form<'a>(
         &self,
         fields: &[(&str, &str)],

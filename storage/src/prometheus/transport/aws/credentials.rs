@@ -35,7 +35,6 @@ impl Credentials {
     }
 }
 
-/// Gets credentials from the first configured source.
 #[derive(Debug)]
 pub(super) struct CredentialProvider {
     source: CredentialSource,
@@ -66,22 +65,20 @@ impl CredentialProvider {
             ];
             files.extend(keys.session_token.map(|token| file("the AWS session token", token)));
             (CredentialSource::Keys, files)
-        } else if let Some(identity) = aws.web_identity {
+        } else if let Some((token_file, role)) = aws.web_identity {
             let sts = url("the AWS STS endpoint", &aws.sts_endpoint)?;
             let advice = "check the role, and that its trust policy names this service account";
             let sts = TokenEndpoint::new(sts, timing, advice);
-            let (role, session) = (identity.role_arn, aws.session_name);
-            let files = vec![file("the web identity token", identity.token_file.into())];
-            (CredentialSource::WebIdentity { role, session, sts }, files)
-        } else if let Some(agent) = aws.container_agent {
-            let url = url("the address of the AWS container agent", &agent.url)?;
+            let files = vec![file("the web identity token", token_file.into())];
+            (CredentialSource::WebIdentity { role, session: aws.session_name, sts }, files)
+        } else if let Some((address, token)) = aws.container_agent {
+            let url = url("the address of the AWS container agent", &address)?;
             if !is_agent(&url) {
                 let why = "it must be on this machine or use TLS";
                 return Err(TransportError::setting("the address of the AWS container agent", why));
             }
             let advice = "check the pod identity association of this service account";
-            let token =
-                agent.token.map(|token| file("the token of the AWS container agent", token));
+            let token = token.map(|token| file("the token of the AWS container agent", token));
             let endpoint = TokenEndpoint::local(url, timing, advice);
             (CredentialSource::ContainerAgent(endpoint), token.into_iter().collect())
         } else if let Some(metadata) = aws.metadata_endpoint {
