@@ -148,8 +148,8 @@ impl CheckpointStorage {
         cached: Option<&CacheEntry>,
         attempt: &mut Attempt,
     ) -> Result<bool, ApiError> {
+        use ApiError::{AlreadyExists, Conflict, Invalid, NotFound};
         let (key, namespace) = (&record.key, &*record.key.vpa.namespace);
-        attempt.write_unconfirmed = true;
         let name = match cached {
             Some(stored) => stored.name(key),
             None => object_names::object_name(key, attempt.plain_is_taken),
@@ -161,6 +161,8 @@ impl CheckpointStorage {
             self.table.put(key, Some(CacheEntry::unsure(key, &name)));
             self.calls.create(namespace, &desired.object(record, &name)).await
         };
+        attempt.write_unconfirmed =
+            !matches!(result, Err(Conflict | AlreadyExists | NotFound(_) | Invalid(_)));
         match result {
             Ok(version) => {
                 let mut entry = CacheEntry::unsure(key, &name);
@@ -172,23 +174,18 @@ impl CheckpointStorage {
                 Ok(true)
             }
             // Another writer changed or created it: read it and decide again in the next round.
-            Err(ApiError::Conflict | ApiError::AlreadyExists) => {
-                attempt.write_unconfirmed = false;
-                Ok(false)
-            }
-            Err(ApiError::NotFound(why)) => {
-                attempt.write_unconfirmed = false;
+            Err(Conflict | AlreadyExists) => Ok(false),
+            Err(NotFound(why)) => {
                 self.table.put(key, None);
                 // Deleted since it was cached: create it again. If a create fails, the namespace is missing.
-                if cached.is_some() { Ok(false) } else { Err(ApiError::NotFound(why)) }
+                if cached.is_some() { Ok(false) } else { Err(NotFound(why)) }
             }
-            Err(ApiError::Invalid(why)) => {
-                attempt.write_unconfirmed = false;
+            Err(Invalid(why)) => {
                 if cached.is_none() {
                     self.table.put(key, None);
                     attempt.invalid = true;
                 }
-                Err(ApiError::Invalid(why))
+                Err(Invalid(why))
             }
             Err(failure) => Err(failure),
         }

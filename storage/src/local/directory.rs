@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub struct Directory {
     path: PathBuf,
     /// Kept open, so that a process without free file descriptors can still sync it.
-    handle: File,
+    pub handle: File,
     /// The operating system releases the lock when the process ends.
     _lock: Option<File>,
     pub is_read_only: bool,
@@ -70,10 +70,6 @@ impl Directory {
             Err(error) => return Err(failed(path, "lock", &error)),
         };
         Ok(Self { path: path.into(), handle, _lock: lock, is_read_only: true })
-    }
-
-    pub fn as_file(&self) -> io::Result<File> {
-        self.handle.try_clone()
     }
 
     pub fn location(&self) -> String {

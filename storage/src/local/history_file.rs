@@ -81,7 +81,7 @@ impl HistoryFile {
 
     /// A history without records and without a file: that of the directory is never read, because there are no entries.
     fn empty(directory: Directory) -> io::Result<Self> {
-        let file = directory.as_file()?;
+        let file = directory.handle.try_clone()?;
         let scan = ScanResult { end: commit_marker::FIRST_FRAME_OFFSET, ..ScanResult::default() };
         Ok(Self::from_scan(directory, file, scan))
     }

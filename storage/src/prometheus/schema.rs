@@ -319,29 +319,19 @@ impl KubeStateMetrics {
 impl fmt::Display for Schema {
     /// One line for logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let UsageSeries {
-            cpu,
-            memory,
-            job,
-            metrics_path,
-            namespace,
-            pod,
-            container,
-            containers,
-            ..
-        } = &self.usage;
-        write!(f, "usage: {} and {}", cpu.value, memory.value)?;
-        match &job.value {
-            Some(name) => write!(f, " of job {name:?} ({})", job.origin)?,
-            None => write!(f, " of any job ({})", job.origin)?,
+        let usage = &self.usage;
+        write!(f, "usage: {} and {}", usage.cpu.value, usage.memory.value)?;
+        match &usage.job.value {
+            Some(name) => write!(f, " of job {name:?} ({})", usage.job.origin)?,
+            None => write!(f, " of any job ({})", usage.job.origin)?,
         }
-        if let Some(path) = metrics_path {
+        if let Some(path) = &usage.metrics_path {
             write!(f, " at {path}")?;
         }
-        let labels = [namespace, pod, container]
+        let labels = [&usage.namespace, &usage.pod, &usage.container]
             .map(|label| format!("{} ({})", label.value, label.origin))
             .join(", ");
-        write!(f, ", {containers} containers, labels {labels}")?;
+        write!(f, ", {} containers, labels {labels}", usage.containers)?;
         write!(
             f,
             ", scraped every {:?} ({})",

@@ -66,14 +66,10 @@ pub(super) async fn find(
     at: Time,
 ) -> Result<DetectedUsage, DetectError> {
     let memory = known.memory.as_deref().unwrap_or(MEMORY_METRIC);
-    let some_namespaces =
-        Some(namespaces).filter(|list| (1..=MAX_NAMESPACES).contains(&list.len()));
     // Search these namespaces first, then all, then the past.
-    let everywhere: &[&str] = &[];
-    let mut scopes = Vec::new();
-    scopes.extend(some_namespaces.map(|namespaces| (namespaces, None)));
-    scopes.extend([(everywhere, None), (everywhere, Some(MAX_LOOKBACK))]);
-    for (namespaces, lookback) in scopes {
+    let scopes = [(namespaces, None), (&[][..], None), (&[][..], Some(MAX_LOOKBACK))];
+    let is_restricted = (1..=MAX_NAMESPACES).contains(&namespaces.len());
+    for (namespaces, lookback) in scopes.into_iter().skip(usize::from(!is_restricted)) {
         let scope = SearchScope { known, memory, namespaces, lookback, at };
         match scope.find(client).await {
             Ok(Some(found)) => return Ok(found),

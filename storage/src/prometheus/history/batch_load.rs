@@ -112,10 +112,9 @@ impl BatchLoad {
     /// Queries the next slice. It does not count until it is emitted.
     pub(super) async fn next(&mut self, context: &LoadContext) -> Result<TimeSlice, QueryError> {
         let report = LoadStats::default();
-        if let Some(pod_info) =
-            self.pod_info.as_ref().filter(|pod_info| self.loaded_until < pod_info.until)
+        if let Some(pod_info) = self.pod_info.clone()
+            && self.loaded_until < pod_info.until
         {
-            let pod_info = Arc::clone(pod_info);
             return self.read(context, &pod_info, report).await;
         }
         let mut pod_info = self.fetch_pod_info(context).await?;
@@ -227,7 +226,8 @@ impl BatchLoad {
             .pod_info
             .as_ref()
             .map_or(context.budget, |pod_info| slice_budget(context, pod_info));
-        let steps = target_size(budget).saturating_mul(self.steps) / size.max(1);
+        // Leave room for a few more pods.
+        let steps = (budget - budget / 8).saturating_mul(self.steps) / size.max(1);
         self.steps =
             steps.clamp(1, self.steps.saturating_mul(GROWTH)).min(max_slice_steps(context));
     }
@@ -310,11 +310,6 @@ impl BatchLoad {
 /// The budget of a slice without the pod information, which uses at most half of it.
 fn slice_budget(context: &LoadContext, pod_info: &PodInfo) -> u64 {
     context.budget.saturating_sub(pod_info.size_in_points)
-}
-
-/// The target size of a slice. It leaves room for a few more pods.
-fn target_size(budget: u64) -> u64 {
-    budget - budget / 8
 }
 
 /// Maximum number of memory steps so that the CPU steps fit into one query.

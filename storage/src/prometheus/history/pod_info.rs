@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use super::{
     batch_load::{GROWTH, LoadContext},
-    owner_series::{self, OwnerSeries},
+    owner_series::{OwnerSeries, oom_killed_pods},
     workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{query_error::QueryError, selector::Pattern};
@@ -89,16 +89,8 @@ impl PodInfo {
         let mut size = batch.proof.size_in_points();
         for pods in patterns.iter().filter(|_| !plan.is_upstream) {
             let left = max_points.saturating_sub(size);
-            match owner_series::oom_killed_pods(
-                client,
-                schema,
-                &batch.namespace,
-                pods.clone(),
-                span,
-                left,
-            )
-            .await
-            {
+            let (namespace, pods) = (&*batch.namespace, pods.clone());
+            match oom_killed_pods(client, schema, namespace, pods, span, left).await {
                 Ok((pods, pods_size)) => {
                     oom_killed.extend(pods);
                     size += pods_size;
