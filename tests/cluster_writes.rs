@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use kube::api::Api;
+use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
 use plimsoll_core::api::{VerticalPodAutoscaler, crds};
 use plimsoll_core::types::ObjectKey;
 
@@ -18,6 +19,11 @@ mod vpa_status;
 
 /// Generous, so that a busy machine does not fail a test.
 const MINUTE: Duration = Duration::from_mins(1);
+
+/// How many writes of a kind had this outcome.
+fn count(stats: &WriteStats, kind: WriteKind, outcome: WriteOutcome) -> u64 {
+    stats.counts().get(&(kind, outcome)).copied().unwrap_or_default()
+}
 
 /// A testbed with our CRDs.
 async fn bed_with_definitions() -> Option<Testbed> {

@@ -7,11 +7,12 @@ mod watermark;
 
 use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, time::Duration};
 
+use plimsoll::cluster::server::webhook::{CompletedReview, ReviewObserver as _, ReviewStatus};
 use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
     LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
-    RecommenderHealthMetrics, RecommenderMetrics, Registry, ReviewTimes, UpdatedVpa,
-    UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, WpaObjectMetrics,
+    RecommenderHealthMetrics, RecommenderMetrics, Registry, UpdatedVpa, UpdaterMetrics, VpaTotals,
+    VpaTraits, WatermarkMetrics, WpaObjectMetrics,
 };
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
@@ -68,7 +69,10 @@ fn registry() -> Registry {
     health.prometheus.observe("ok", Duration::from_millis(2));
     let traffic = ApiTrafficMetrics::new(&mut registry);
     traffic.set_watch_objects("pods", 7);
-    traffic.watch("pods");
+    traffic.watch_synced.with_labels(["pods"]);
+    traffic.watch_malformed.with_labels(["pods"]);
+    traffic.watch_restarts.with_labels(["pods"]);
+    traffic.watch_errors.with_labels(["pods"]);
     traffic.watch_silence.with_labels(["pods"]).set(Duration::from_secs(3).as_secs_f64());
     traffic.writes.with_labels(["status", "200"]).set_total(1);
     ApiRequestMetrics::new(&mut registry).observe("patch", Some(200), Duration::from_millis(2));
@@ -78,12 +82,17 @@ fn registry() -> Registry {
     health.count_checkpoints("loaded", 3);
     health.checkpoints_saved.with_labels([]).set_time(Time::from_secs(1_767_225_601));
     let admission = AdmissionMetrics::new(&mut registry);
-    for (resource, status, outcome) in
-        [("Pod", "applied", "patched"), ("Pod", "skipped", "no_vpa"), ("unknown", "error", "x")]
-    {
-        admission.observe_review(resource, status, outcome, &ReviewTimes::default());
+    let [read, admit, build, write, total] = [Duration::ZERO; 5];
+    for (resource, status, outcome) in [
+        ("Pod", ReviewStatus::Applied, "patched"),
+        ("Pod", ReviewStatus::Skipped, "no_vpa"),
+        ("unknown", ReviewStatus::Error, "x"),
+    ] {
+        let review =
+            CompletedReview { resource, status, outcome, read, admit, build, write, total };
+        admission.on_review(&review);
     }
-    admission.rejected.with_labels(["handshake"]).increment();
+    admission.on_rejected("handshake");
     admission.set_certificate_expiry(Time::from_secs(1_767_225_602));
     admission.count_certificate_rejected();
     admission.registered.with_labels([]).set_bool(true);

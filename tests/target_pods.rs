@@ -3,6 +3,7 @@
 mod fixture;
 mod lookup_cost;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::ReplicationController;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use plimsoll::cluster::cache::selector::Selector;
-use plimsoll::cluster::cache::ttl_cache::{Cached, TtlCache};
+use plimsoll::cluster::cache::ttl_cache::{Cached, Fetch, TtlCache};
 use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
 use plimsoll::cluster::target::{TargetResolution, TargetResolver};
 use serde_json::json;
@@ -47,7 +48,7 @@ async fn well_known_kinds_resolve_to_their_pods_without_requests() {
     manifests::create::<CronJob>(client.clone(), namespace, &cron_job("a")).await;
 
     let unread = fixture.targets.resolve_known(namespace, &target("apps/v1", "Deployment", "a"));
-    assert!(matches!(unread, Some(TargetResolution::Unavailable { .. })), "{unread:?}");
+    assert!(matches!(unread, Ok(TargetResolution::Unavailable { .. })), "{unread:?}");
     fixture.read().await;
     let run = run.spec.and_then(|spec| spec.selector?.match_labels).expect("the server makes it");
     for (api_version, kind, selector, owner) in [
@@ -61,7 +62,7 @@ async fn well_known_kinds_resolve_to_their_pods_without_requests() {
         ("batch/v1", "CronJob", "app=a", "batch/CronJob/a"),
     ] {
         let outcome = fixture.targets.resolve_known(namespace, &target(api_version, kind, "a"));
-        assert_eq!(outcome, Some(found(selector, owner)), "{kind}");
+        assert_eq!(outcome, Ok(found(selector, owner)), "{kind}");
         assert_eq!(fixture.resolve(api_version, kind, "a").await, found(selector, owner));
         let complaint = fixture.resolve_error(api_version, kind, "ghost").await;
         let expected =
@@ -299,14 +300,14 @@ async fn a_cached_lookup_is_refreshed_without_blocking() {
 
 #[tokio::test]
 async fn a_cached_value_stays_until_a_definite_one_replaces_it() {
-    let answers = TtlCache::<&str, u32>::new(10);
+    let answers = TtlCache::<&str, u32>::new(10, 1);
     let (requests, minute) = (Arc::new(AtomicUsize::new(0)), Duration::from_mins(1));
-    let ask = |value, definite| {
+    let ask = |value, definite| -> Fetch<u32> {
         let requests = Arc::clone(&requests);
-        move |_| async move {
+        Box::new(move |_| {
             requests.fetch_add(1, Ordering::Relaxed);
-            Cached { value, lifetime: minute, is_definite: definite }
-        }
+            ready(Cached { value, lifetime: minute, is_definite: definite }).boxed()
+        })
     };
     let all = join_all((0..20).map(|value| answers.get(&"web", ask(value, true)))).await;
     assert!(all.iter().all(|value| *value == all[0]), "{all:?}");
@@ -379,7 +380,7 @@ async fn a_missing_permission_is_reported_as_unavailable() {
     fixture.define(group, "Scaled", true).await;
     fixture.create_custom_object(group, "Scaled", "web", "app=web").await;
     let account = fixture.bed.service_account(&fixture.namespace, "nobody").await;
-    let gate: RequestGate = Arc::new(|| async {}.boxed());
+    let gate: RequestGate = Arc::new(|_| async {}.boxed());
     let controllers = Arc::clone(&fixture.controllers);
     let targets = TargetResolver::new(account.client, controllers, gate, CacheLifetimes::default());
     let outcome = targets

@@ -19,7 +19,7 @@ use super::{
     sizing::SizingArgs,
 };
 use crate::{
-    cluster::server::webhook::{CipherSuites, WebhookLimits},
+    cluster::server::webhook::CipherSuites,
     controllers::{
         AdmissionConfig,
         admission::config::{AdmissionGates, certificate_names},
@@ -123,7 +123,6 @@ impl AdmissionArgs {
             limit_policy: sizing.limit_policy,
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
-            limits: WebhookLimits::default(),
         })
     }
 

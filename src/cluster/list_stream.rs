@@ -4,6 +4,7 @@ use std::{future::Future, pin::pin, time::Duration};
 
 use futures::AsyncBufReadExt as _;
 use kube::Client;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use plimsoll_storage::{
     error_text::{error_chain, one_line},
     prometheus::query_error::QueryError,
@@ -15,71 +16,33 @@ const MAX_ITEM_BYTES: usize = 4 << 20;
 
 /// Why usage was not read completely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum UsageError {
     /// The API is not served, or its server is down.
     #[error(
         "{path} is not served (HTTP {code}: {message}): is the metrics server installed and running?"
     )]
-    NotServed {
-        /// The path of the request.
-        path: String,
-        /// 404 or 503.
-        code: u16,
-        /// The server's message.
-        message: String,
-    },
+    NotServed { path: String, code: u16, message: String },
     /// The server rejected the request.
     #[error(
         "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow reading it"
     )]
-    Rejected {
-        /// The path of the request.
-        path: String,
-        /// The HTTP status code.
-        code: u16,
-        /// The server's message.
-        message: String,
-    },
+    Rejected { path: String, code: u16, message: String },
     /// The server is not reachable.
     #[error("failed to request {path}: {reason}")]
-    Unreachable {
-        /// The path of the request.
-        path: String,
-        /// The error.
-        reason: String,
-    },
+    Unreachable { path: String, reason: String },
     /// The response was truncated; earlier items were delivered.
     #[error("response from {path} was truncated: {reason}")]
-    Truncated {
-        /// The path of the request.
-        path: String,
-        /// The error.
-        reason: String,
-    },
+    Truncated { path: String, reason: String },
     /// The response is not a list in JSON; earlier items were delivered.
     #[error("response from {path} is not a valid metrics list: {reason}")]
-    Malformed {
-        /// The path of the request.
-        path: String,
-        /// The parse error.
-        reason: String,
-    },
+    Malformed { path: String, reason: String },
     /// The response was not complete in time; earlier items were delivered.
     #[error("response from {path} did not arrive within {limit:?}")]
-    Timeout {
-        /// The path of the request.
-        path: String,
-        /// The timeout.
-        limit: Duration,
-    },
+    Timeout { path: String, limit: Duration },
     /// A Prometheus query failed.
     #[error("Prometheus query for {what} failed: {failure}")]
-    Prometheus {
-        /// The queried data.
-        what: String,
-        /// The error.
-        failure: QueryError,
-    },
+    Prometheus { what: String, failure: QueryError },
 }
 
 /// The deadline of a whole fetch.
@@ -169,23 +132,10 @@ pub(crate) fn error_message(error: &kube::Error) -> String {
 
 /// Percent-encodes a text as one segment of a path or of a query.
 pub(crate) fn encode_query(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            _ => encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]),
-        }
-    }
-    encoded
+    const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, &RESERVED).to_string()
 }
 
-fn digit(value: u8) -> char {
-    char::from_digit(value.into(), 16).unwrap_or('0').to_ascii_uppercase()
-}
-
-/// Why the text is not a list.
 #[derive(Debug, thiserror::Error)]
 enum ListError {
     #[error("not a JSON object")]
@@ -347,11 +297,6 @@ mod tests {
             );
             assert_eq!(end, Ok(()), "in chunks of {size}");
         }
-    }
-
-    #[test]
-    fn a_selector_is_encoded_for_a_query() {
-        assert_eq!(encode_query("app in (a,b),pod=x-1"), "app%20in%20%28a%2Cb%29%2Cpod%3Dx-1");
     }
 
     #[test]

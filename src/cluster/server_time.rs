@@ -7,7 +7,6 @@ use kube::{Client, client::Body};
 use plimsoll_core::types::Time;
 use tokio::time::timeout;
 
-/// Timeout of the request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The `Date` header of a response that every client may request; `None` without a response or without a date in it.

@@ -37,55 +37,43 @@ use super::{
     },
 };
 
-/// Page size of a list.
 const PAGE_SIZE: u32 = 500;
 
 /// Why a list could not be read. An empty list is no error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to read {what}: {why}")]
 pub struct ReadError {
-    /// The list.
     pub what: String,
-    /// The kind of error.
     pub cause: ReadErrorCause,
-    /// The message.
     pub why: String,
 }
 
 /// The kinds of errors that commands handle differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadErrorCause {
-    /// The user has no permission.
     Forbidden,
     /// The API server does not serve the kind: its CRD is not installed.
     NotServed,
     /// The list is not part of the snapshot.
     NotRequested,
-    /// Anything else.
     Failed,
 }
 
 /// The objects of one kind, sorted by namespace and name.
 #[derive(Clone, Debug)]
 pub struct List<K> {
-    /// The objects that were decoded.
     pub objects: Vec<K>,
-    /// The others.
     pub invalid: Vec<InvalidObject>,
 }
 
-/// The result of reading a list.
 pub type Listed<K> = Result<List<K>, ReadError>;
 
 /// A pod, as the recommender and the updater use it.
 #[derive(kube::Resource, Clone, Debug)]
 #[resource(inherit = "Pod")]
 pub struct SnapshotPod {
-    /// The metadata of `updater`.
     pub metadata: ObjectMeta,
-    /// As the updater uses it.
     pub updater: Arc<UpdaterPod>,
-    /// As the recommender uses it.
     pub recommender: PartialPod,
 }
 
@@ -120,48 +108,31 @@ impl SnapshotPod {
 /// What to read. Controllers, LimitRanges and so on are read in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotPart {
-    /// VerticalPodAutoscalers.
     Vpas,
-    /// WatermarkPodAutoscalers.
     Wpas,
-    /// Pods in any phase.
     Pods,
     /// The well-known kinds of controllers.
     Controllers,
-    /// LimitRanges and ResourceQuotas.
     Constraints,
-    /// PodDisruptionBudgets.
     DisruptionBudgets,
-    /// Nodes.
     Nodes,
 }
 
-/// The objects of a namespace or of the cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterSnapshot {
-    /// VerticalPodAutoscalers.
     pub vpas: Listed<VerticalPodAutoscaler>,
-    /// WatermarkPodAutoscalers.
     pub wpas: Listed<WatermarkPodAutoscaler>,
-    /// Pods in any phase.
     pub pods: Listed<SnapshotPod>,
     /// Controllers of the well-known kinds. Kinds that could not be read are not synced.
     pub controllers: Arc<ControllerCache>,
     /// The kinds of controllers that could not be read.
     pub controller_errors: Vec<ReadError>,
-    /// LimitRanges.
     pub limit_ranges: Listed<PartialLimitRange>,
-    /// ResourceQuotas.
     pub quotas: Listed<PartialResourceQuota>,
-    /// PodDisruptionBudgets.
     pub disruption_budgets: Listed<PodDisruptionBudget>,
-    /// Nodes.
     pub nodes: Listed<PartialNode>,
-    /// Leases by namespace.
     pub leases: BTreeMap<String, Listed<Lease>>,
 }
-
-// === impl ReadError ===
 
 impl ReadError {
     fn new(what: &str, error: &kube::Error) -> Self {
@@ -179,13 +150,10 @@ impl ReadError {
         Self { what, cause: ReadErrorCause::NotRequested, why }
     }
 
-    /// Whether the user has no permission.
     pub fn is_forbidden(&self) -> bool {
         self.cause == ReadErrorCause::Forbidden
     }
 }
-
-// === impl ClusterSnapshot ===
 
 impl ClusterSnapshot {
     /// Reads these parts of a namespace, or of the cluster, concurrently. Errors are stored per list.
@@ -217,7 +185,7 @@ impl ClusterSnapshot {
     /// Resolves owners and targets with the controllers of the snapshot, and with requests about kinds that are not well
     /// known.
     pub fn target_resolver(&self, client: &Client) -> TargetResolver {
-        let gate: RequestGate = Arc::new(|| Box::pin(std::future::ready(())));
+        let gate: RequestGate = Arc::new(|_| Box::pin(std::future::ready(())));
         let controllers = Arc::clone(&self.controllers);
         TargetResolver::new(client.clone(), controllers, gate, CacheLifetimes::default())
     }
@@ -240,7 +208,6 @@ impl ClusterSnapshot {
     }
 }
 
-/// Reads all Leases of these namespaces.
 pub async fn read_leases(
     client: &Client,
     namespaces: impl IntoIterator<Item = &str>,
@@ -293,7 +260,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a list of namespaced objects if it is requested.
     async fn list<K>(&self, part: SnapshotPart) -> Listed<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -362,7 +328,6 @@ fn resolves(kind: &str, target: &str) -> bool {
     kind == target || matches!((kind, target), ("Deployment", "ReplicaSet") | ("CronJob", "Job"))
 }
 
-/// Reads a list page by page.
 pub async fn list<K>(api: Api<MaybeObject<K>>, what: &str, selected: ListParams) -> Listed<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -391,68 +356,44 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        future::{Ready, ready},
-        task::{Context, Poll},
-    };
+    use std::future::ready;
 
     use http::{Request, Response};
     use kube::client::Body;
     use serde_json::{Value, json};
-    use tower_service::Service;
+    use tower::service_fn;
 
     use super::*;
     use crate::cluster::cache::controllers::{Lookup, WellKnown};
 
-    /// An API server with two pages of pods, without the VPA CRD, and with lists that fail.
-    #[derive(Clone)]
-    struct Server;
-
-    impl Service<Request<Body>> for Server {
-        type Response = Response<Body>;
-        type Error = Infallible;
-        type Future = Ready<Result<Response<Body>, Infallible>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Body>) -> Self::Future {
-            let list = |items: Value, next: &str| {
-                let metadata = json!({"resourceVersion": "7", "continue": next});
-                (
-                    200,
-                    json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}),
-                )
-            };
-            let failure = |code: u16| {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
-                    "message": "no", "reason": "", "code": code});
-                (code, status)
-            };
-            let pod = |name: &str, phase: &str| {
-                json!({"metadata": {"name": name, "namespace": "shop"},
-                    "spec": {"nodeName": "node", "containers": []}, "status": {"phase": phase}})
-            };
-            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-            let (code, body) = match path.rsplit('/').next().unwrap_or_default() {
-                "pods" if query.contains("continue=next") => {
-                    list(json!([pod("a", "Succeeded")]), "")
-                }
-                "pods" => {
-                    let invalid = json!({"metadata": {"name": "c"}, "spec": 5});
-                    list(json!([pod("b", "Running"), invalid]), "next")
-                }
-                "verticalpodautoscalers" => failure(404),
-                "resourcequotas" => failure(403),
-                "replicasets" => failure(500),
-                _ => list(json!([]), ""),
-            };
-            let response =
-                Response::builder().status(code).body(body.to_string().into_bytes().into());
-            ready(Ok(response.expect("a response")))
-        }
+    /// The responses of an API server with two pages of pods, without the VPA CRD, and with lists that fail.
+    fn respond(request: &Request<Body>) -> http::Result<Response<Body>> {
+        let list = |items: Value, next: &str| {
+            let metadata = json!({"resourceVersion": "7", "continue": next});
+            (200, json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items}))
+        };
+        let failure = |code: u16| {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                "message": "no", "reason": "", "code": code});
+            (code, status)
+        };
+        let pod = |name: &str, phase: &str| {
+            json!({"metadata": {"name": name, "namespace": "shop"},
+                "spec": {"nodeName": "node", "containers": []}, "status": {"phase": phase}})
+        };
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        let (code, body) = match path.rsplit('/').next().unwrap_or_default() {
+            "pods" if query.contains("continue=next") => list(json!([pod("a", "Succeeded")]), ""),
+            "pods" => {
+                let invalid = json!({"metadata": {"name": "c"}, "spec": 5});
+                list(json!([pod("b", "Running"), invalid]), "next")
+            }
+            "verticalpodautoscalers" => failure(404),
+            "resourcequotas" => failure(403),
+            "replicasets" => failure(500),
+            _ => list(json!([]), ""),
+        };
+        Response::builder().status(code).body(body.to_string().into_bytes().into())
     }
 
     #[tokio::test]
@@ -463,7 +404,8 @@ mod tests {
             SnapshotPart::Controllers,
             SnapshotPart::Constraints,
         ];
-        let client = Client::new(Server, "default");
+        let client =
+            Client::new(service_fn(|request: Request<Body>| ready(respond(&request))), "default");
         let snapshot = ClusterSnapshot::read(&client, Some("shop"), &parts).await;
         let pods = snapshot.pods.expect("is readable");
         let running = |pod: &SnapshotPod| (pod.name_any(), pod.is_running());

@@ -4,12 +4,11 @@
 mod owner_walk;
 pub mod scale;
 
-use std::fmt;
 use std::sync::Arc;
 
 use kube::Client;
 
-use self::owner_walk::{KnownScales, resolve_target};
+use self::owner_walk::{KnownScales, find_top_owner, resolve_target};
 use crate::cluster::cache::controllers::{ControllerCache, Lookup, WellKnown};
 use crate::cluster::cache::selector::Selector;
 use crate::cluster::target::scale::{
@@ -59,14 +58,6 @@ pub struct TargetResolver {
     scales: ScaleClient,
 }
 
-// === impl TargetResolver ===
-
-impl fmt::Debug for TargetResolver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TargetResolver").field("scales", &self.scales).finish_non_exhaustive()
-    }
-}
-
 impl TargetResolver {
     /// The client must not retry on its own; `gate` is awaited before each of its requests.
     pub fn new(
@@ -78,55 +69,38 @@ impl TargetResolver {
         Self { controllers, scales: ScaleClient::new(client, gate, lifetimes) }
     }
 
-    /// Awaits this gate instead before requests that no caller waits for: refreshes ahead of time, and revalidations.
-    #[must_use]
-    pub fn with_low_priority_gate(mut self, gate: RequestGate) -> Self {
-        self.scales = self.scales.with_low_priority_gate(gate);
-        self
-    }
-
-    /// Resolves a target without sending a request; `None` if that needs one.
-    pub fn resolve_known(&self, namespace: &str, target: &TargetRef) -> Option<TargetResolution> {
-        resolve_target(&self.controllers, &KnownScales::new(), &target_reference(namespace, target))
-            .ok()
-    }
-
-    /// The object whose scale must be fetched first to resolve the target; `None` if nothing is missing.
-    pub fn unresolved_scale_of(
+    /// Resolves a target without sending a request; an error is the object whose scale must be fetched first.
+    pub fn resolve_known(
         &self,
         namespace: &str,
         target: &TargetRef,
-    ) -> Option<ObjectReference> {
+    ) -> Result<TargetResolution, ObjectReference> {
         resolve_target(&self.controllers, &KnownScales::new(), &target_reference(namespace, target))
-            .err()
     }
 
     /// The object whose scale must be fetched first to find the topmost owner of `owner`; `None` if nothing is missing.
     pub fn unresolved_scale_above(&self, owner: &ObjectReference) -> Option<ObjectReference> {
-        owner_walk::find_top_owner(&self.controllers, &KnownScales::new(), owner).err()
+        find_top_owner(&self.controllers, &KnownScales::new(), owner).err()
     }
 
     /// Resolves a target. Sends requests only about kinds that are not well known, and only if the cached response expired.
     pub async fn resolve(&self, namespace: &str, target: &TargetRef) -> TargetResolution {
-        let (key, mut scales) = (target_reference(namespace, target), KnownScales::new());
-        loop {
-            match resolve_target(&self.controllers, &scales, &key) {
-                Ok(outcome) => return outcome,
-                Err(next) => {
-                    let scale = self.scales.get(&next).await;
-                    scales.insert(next, scale);
-                }
-            }
-        }
+        let key = target_reference(namespace, target);
+        self.with_scales(|scales| resolve_target(&self.controllers, scales, &key)).await
     }
 
     /// The topmost controller in the chain that starts at `owner`, if any of them is well known or scalable. Sends requests
     /// about kinds that are not well known, as [`TargetResolver::resolve`] does.
     pub async fn topmost(&self, owner: &ObjectReference) -> TopOwner {
+        self.with_scales(|scales| find_top_owner(&self.controllers, scales, owner)).await
+    }
+
+    /// Repeats a walk with the scale that it misses, until it misses none.
+    async fn with_scales<T>(&self, walk: impl Fn(&KnownScales) -> Result<T, ObjectReference>) -> T {
         let mut scales = KnownScales::new();
         loop {
-            match owner_walk::find_top_owner(&self.controllers, &scales, owner) {
-                Ok(top) => return top,
+            match walk(&scales) {
+                Ok(end) => return end,
                 Err(next) => {
                     let scale = self.scales.get(&next).await;
                     scales.insert(next, scale);

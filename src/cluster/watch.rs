@@ -9,8 +9,8 @@
 
 mod field_selector;
 mod list_watch;
-pub mod maybe_object;
-pub mod partial_objects;
+pub(crate) mod maybe_object;
+pub(crate) mod partial_objects;
 mod raw_object;
 mod shared_watch;
 pub mod status;
@@ -21,10 +21,13 @@ use std::{fmt::Debug, pin::pin};
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-pub use self::shared_watch::{WatchFactory, WatchSource};
 use self::{
-    shared_watch::SharedWatch,
+    field_selector::FieldFilter,
     watch_loop::{CallbackSink, watch_forever},
+};
+pub use self::{
+    partial_objects::{PartialNode, PartialPod},
+    shared_watch::{WatchFactory, WatchSource},
 };
 use crate::cluster::watch::status::WatchStatus;
 
@@ -79,17 +82,14 @@ impl<K> ObjectChange<K> {
 pub struct WatchOptions {
     /// A field selector, such as `status.phase!=Pending`.
     pub field_selector: Option<String>,
-    /// A label selector.
-    pub label_selector: Option<String>,
-    /// Page size of a list where the server does not stream lists. With `None`, the list arrives in one response from the
-    /// server's cache, and is in memory at once.
-    pub page_size: Option<u32>,
+    /// Page size of a list where the server does not stream lists.
+    pub page_size: u32,
 }
 
 impl Default for WatchOptions {
     fn default() -> Self {
         // The page size of client-go.
-        Self { field_selector: None, label_selector: None, page_size: Some(500) }
+        Self { field_selector: None, page_size: 500 }
     }
 }
 
@@ -108,7 +108,7 @@ pub async fn watch<K>(
     let mut sink = CallbackSink::new(status, apply);
     let mut shutdown = pin!(shutdown);
     let watching = async {
-        match objects.shared_watch.zip(SharedWatch::client_side_filter(&options)) {
+        match objects.shared_watch.zip(FieldFilter::parse(options.field_selector.as_deref())) {
             Some((shared, filter)) => shared.subscribe(filter, &mut sink).await,
             None => watch_forever(&objects.api, &options, &mut sink).await,
         }

@@ -15,7 +15,6 @@ mod hpa_conflicts;
 mod matching;
 mod pod_reviewer;
 mod probes;
-mod review_metrics;
 mod self_check;
 mod vpa_reviewer;
 mod watches;
@@ -40,7 +39,6 @@ use self::{
     config::{AdmissionConfig, CertificateSource},
     hpa_conflicts::HpaAccess,
     pod_reviewer::PodReviewer,
-    review_metrics::ReviewMetrics,
     self_check::SelfCheck,
     vpa_reviewer::VpaReviewer,
     watches::{WatchStores, Watches},
@@ -155,7 +153,7 @@ impl Controller for AdmissionController {
         // this port passes.
         let (listen, runtime) = (config.listen.to_string(), context.liveness.runtime().clone());
         let bound = runtime.spawn(async move { WebhookServer::bind(&listen).await });
-        let webhook = bound.await??.with_limits(config.limits);
+        let webhook = bound.await??;
         let source = certificate_source(&config)?;
         let keyring = Arc::new(ReloadableCertificate::default());
         let tls = server_config(config.tls.min_version, &config.tls.ciphers, Arc::clone(&keyring))?;
@@ -213,7 +211,7 @@ impl AdmissionController {
     }
 
     fn review_routes(self: &Arc<Self>) -> Arc<ReviewRoutes> {
-        let routes = ReviewRoutes::new(Arc::new(ReviewMetrics(self.metrics.clone())))
+        let routes = ReviewRoutes::new(Arc::new(self.metrics.clone()))
             .route("", "pods", Arc::new(PodReviewer(Arc::clone(self))))
             .route(
                 "autoscaling.k8s.io",
@@ -249,9 +247,10 @@ impl AdmissionController {
             CacheLifetimes::default(),
         );
         let stats = Arc::clone(&context.write_stats);
-        let registration = config.registration.clone().map(|wanted| {
-            WebhookConfigWriter::new(client.clone(), wanted).with_stats(Arc::clone(&stats))
-        });
+        let registration = config
+            .registration
+            .clone()
+            .map(|wanted| WebhookConfigWriter::new(client.clone(), wanted, Arc::clone(&stats)));
         Self {
             config,
             clock,

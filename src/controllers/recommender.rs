@@ -60,7 +60,7 @@ use crate::{
         leader::{Election, Fence, Term},
         target::{
             TargetResolver,
-            scale::{CacheLifetimes, low_priority_gate, request_gate},
+            scale::{CacheLifetimes, low_priority_refresh_gate},
         },
         watch::WatchFactory,
         write::{Permit, RateLimiter, StatusQueue, WriteStats},
@@ -280,16 +280,14 @@ impl Recommender {
         let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
         let permit = Permit::new(fence, limiter.clone());
         let controllers = Arc::new(ControllerCache::new());
-        let gate = request_gate(limiter.clone());
         // Statuses, checkpoints and the heartbeat go first.
-        let low_priority = low_priority_gate(limiter);
+        let gate = low_priority_refresh_gate(limiter);
         let lifetimes = CacheLifetimes {
             max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
             ..CacheLifetimes::default()
         };
         let controllers_cache = Arc::clone(&controllers);
-        let targets = TargetResolver::new(client.clone(), controllers_cache, gate, lifetimes)
-            .with_low_priority_gate(low_priority);
+        let targets = TargetResolver::new(client.clone(), controllers_cache, gate, lifetimes);
         let prometheus = backends::open_prometheus(&config, &clock, &metrics, &health.prometheus)?;
         let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
         let history_source = backends::open_history_source(&config, prometheus.as_ref());
@@ -311,8 +309,8 @@ impl Recommender {
                 permit.clone(),
                 config.workers,
                 Arc::new(RecommendationStatusSource(weak.clone())),
-            )
-            .with_stats(Arc::clone(&write_stats)),
+                Arc::clone(&write_stats),
+            ),
             watches: Watches::new(config.cap_to_largest_node),
             config,
             clock,

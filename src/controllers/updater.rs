@@ -156,10 +156,14 @@ impl Controller for Updater {
         }
         let (health, compat) = (self.health_reporter.clone(), self.config.settings.compat);
         let options = config.options(config.name.clone());
-        let election = Election::new(self.liveness.client(), options, self.permit.fence().clone())
-            .with_stats(Arc::clone(&self.write_stats))
-            .with_lease_lock(self.ledger.lease_lock())
-            .with_lease_annotation(move || health.annotation(compat));
+        let election = Election::new(
+            self.liveness.client(),
+            options,
+            self.permit.fence().clone(),
+            Arc::clone(&self.write_stats),
+        )
+        .with_lease_lock(self.ledger.lease_lock())
+        .with_lease_annotation(move || health.annotation(compat));
         Some(election)
     }
 
@@ -228,8 +232,8 @@ impl Updater {
             lease.0,
             lease.1,
             disruption_budget::ANNOTATION,
+            Arc::clone(&write_stats),
         )
-        .with_stats(Arc::clone(&write_stats))
         .with_runtime(context.liveness.runtime().clone());
         context.tasks.until_end.spawn(|stop| writer.run(stop.cancelled()));
         Arc::new_cyclic(|updater| Self {
@@ -238,8 +242,8 @@ impl Updater {
                 permit.clone(),
                 STATUS_WORKERS,
                 Arc::new(ConditionStatusSource(updater.clone())),
-            )
-            .with_stats(Arc::clone(&write_stats)),
+                Arc::clone(&write_stats),
+            ),
             eviction_limiter: config.eviction_rate.limiter(),
             resize_limiter: config.resize_rate.limiter(),
             config,

@@ -1,7 +1,5 @@
 //! Metrics of the admission controller: upstream's under upstream's names, and our own.
 
-use std::time::Duration;
-
 use plimsoll_core::types::Time;
 
 use super::{
@@ -11,6 +9,7 @@ use super::{
     labels::bool_label,
     registry::metric_families,
 };
+use crate::cluster::server::webhook::{CompletedReview, ReviewObserver, ReviewStatus};
 
 metric_families! {
     /// The metrics of an admission controller.
@@ -58,40 +57,7 @@ metric_families! {
     }
 }
 
-/// Durations of the steps of a review.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReviewTimes {
-    /// Reading the request.
-    pub read: Duration,
-    /// Making the decision.
-    pub admit: Duration,
-    /// Building the response.
-    pub build: Duration,
-    /// Writing the response.
-    pub write: Duration,
-    /// The whole review.
-    pub total: Duration,
-}
-
 impl AdmissionMetrics {
-    /// Records a review. `resource` is `Pod`, `VPA` or `unknown`, `status` is `error`, `skipped` or `applied`.
-    pub fn observe_review(&self, resource: &str, status: &str, outcome: &str, times: &ReviewTimes) {
-        if resource == "Pod" {
-            self.pods.with_labels([bool_label(status == "applied")]).increment();
-        }
-        self.latency.with_labels([resource, status]).observe_duration(times.total);
-        for (step, took) in [
-            ("read_request", times.read),
-            ("admit", times.admit),
-            ("build_response", times.build),
-            ("write_response", times.write),
-            ("total", times.total),
-        ] {
-            self.steps.with_labels([step]).observe_duration(took);
-        }
-        self.reviews.with_labels([outcome, resource]).increment();
-    }
-
     /// Records a new serving certificate and when it expires.
     pub fn set_certificate_expiry(&self, expires: Time) {
         self.expiry.with_labels([]).set_time(expires);
@@ -101,5 +67,32 @@ impl AdmissionMetrics {
     /// Counts a certificate that was rejected.
     pub fn count_certificate_rejected(&self) {
         self.changes.with_labels(["refused"]).increment();
+    }
+}
+
+impl ReviewObserver for AdmissionMetrics {
+    fn on_review(&self, review: &CompletedReview) {
+        let CompletedReview { resource, status, outcome, read, admit, build, write, total } =
+            *review;
+        if resource == "Pod" {
+            self.pods.with_labels([bool_label(status == ReviewStatus::Applied)]).increment();
+        }
+        self.latency.with_labels([resource, status.as_str()]).observe_duration(total);
+        for (step, took) in [
+            ("read_request", read),
+            ("admit", admit),
+            ("build_response", build),
+            ("write_response", write),
+            ("total", total),
+        ] {
+            self.steps.with_labels([step]).observe_duration(took);
+        }
+        self.reviews.with_labels([outcome, resource]).increment();
+        tracing::debug!(resource, status = status.as_str(), outcome, ?total, "completed review");
+    }
+
+    fn on_rejected(&self, reason: &'static str) {
+        self.rejected.with_labels([reason]).increment();
+        tracing::debug!(reason, "rejected a request");
     }
 }

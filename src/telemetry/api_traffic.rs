@@ -1,7 +1,5 @@
 //! Metrics of watches and writes, of every component.
 
-use std::sync::Arc;
-
 use super::{
     definition::{counter, gauge},
     family::Family,
@@ -40,30 +38,7 @@ metric_families! {
     }
 }
 
-/// The series of one watch. They exist, at zero, from the start.
-#[derive(Clone, Debug)]
-pub struct WatchMetrics {
-    /// 1 once the initial list is complete.
-    pub synced: Arc<Gauge>,
-    /// Objects that could not be decoded.
-    pub malformed: Arc<Counter>,
-    /// How often the watch restarted.
-    pub restarts: Arc<Counter>,
-    /// Errors of the watch.
-    pub errors: Arc<Counter>,
-}
-
 impl ApiTrafficMetrics {
-    /// Returns the series of a watch.
-    pub fn watch(&self, feed: &'static str) -> WatchMetrics {
-        WatchMetrics {
-            synced: self.watch_synced.with_labels([feed]),
-            malformed: self.watch_malformed.with_labels([feed]),
-            restarts: self.watch_restarts.with_labels([feed]),
-            errors: self.watch_errors.with_labels([feed]),
-        }
-    }
-
     /// Sets the number of objects of this watch. A watch that does not count objects has no series.
     pub fn set_watch_objects(&self, feed: &'static str, objects: usize) {
         self.watch_objects.with_labels([feed]).set(objects as f64);

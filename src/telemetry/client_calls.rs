@@ -73,7 +73,6 @@ impl PrometheusQueryMetrics {
         self.families.seconds.with_labels([]);
     }
 
-    /// Records a query with its outcome.
     pub fn observe(&self, outcome: &str, took: Duration) {
         self.families.queries.with_labels([outcome, self.role]).increment();
         self.families.seconds.with_labels([]).observe_duration(took);

@@ -4,9 +4,6 @@ use std::fmt::Write as _;
 
 use super::definition::Definition;
 
-/// The content type of the text format.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
 /// Writes the HELP and TYPE lines of a family.
 pub fn write_header(text: &mut String, definition: &Definition) {
     let Definition { name, help, kind, .. } = definition;

@@ -1,13 +1,13 @@
 //! A metric family: the series of one name by label values, with a limit on their number.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
 use super::{definition::Definition, exposition::write_labels, instruments::Instrument};
+use parking_lot::RwLock;
 
 /// The value of all labels of the series that counts whatever exceeds the limit.
 pub const OVERFLOW_LABEL: &str = "other";
 
-/// The series of one metric name.
 #[derive(Debug)]
 pub struct Family<V, const LABELS: usize = 0> {
     definition: Definition,
@@ -23,21 +23,17 @@ struct Entry<V, const LABELS: usize> {
     value: Arc<V>,
 }
 
-/// One series, ready to be rendered.
 #[derive(Clone)]
 pub struct Series {
     /// The rendered labels: `name="value",...`.
     pub labels: Arc<str>,
-    /// The value.
     pub value: Arc<dyn Instrument>,
 }
 
 /// A family with its value type erased.
 pub trait Collector: Send + Sync {
-    /// The definition of the family.
     fn definition(&self) -> &Definition;
 
-    /// The current series.
     fn series(&self) -> Vec<Series>;
 }
 
@@ -51,7 +47,7 @@ impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
 
     /// Returns the value of the series with these labels, if it exists.
     pub fn find(&self, labels: [&str; LABELS]) -> Option<Arc<V>> {
-        let series = self.read();
+        let series = self.series.read();
         position(&series, &labels).ok().map(|found| series[found].value.clone())
     }
 
@@ -60,7 +56,7 @@ impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
         if let Some(found) = self.find(labels) {
             return found;
         }
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.write();
         let labels =
             if series.len() < self.limit.max(1) { labels } else { [OVERFLOW_LABEL; LABELS] };
         match position(&series, &labels) {
@@ -79,19 +75,13 @@ impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
         }
     }
 
-    /// Removes the series for whose labels `keep` returns `false`.
     pub fn retain(&self, keep: impl Fn(&[Box<str>; LABELS]) -> bool) {
-        let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.write();
         series.retain(|entry| keep(&entry.values));
     }
 
-    /// Calls `visit` with the value of each series.
     pub fn for_each(&self, visit: impl Fn(&V)) {
-        self.read().iter().for_each(|entry| visit(&entry.value));
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Entry<V, LABELS>>> {
-        self.series.read().unwrap_or_else(PoisonError::into_inner)
+        self.series.read().iter().for_each(|entry| visit(&entry.value));
     }
 }
 
@@ -101,7 +91,7 @@ impl<V: Instrument + 'static, const LABELS: usize> Collector for Family<V, LABEL
     }
 
     fn series(&self) -> Vec<Series> {
-        let series = self.read();
+        let series = self.series.read();
         let copied = series.iter().map(|Entry { rendered_labels, value, .. }| Series {
             labels: rendered_labels.clone(),
             value: value.clone(),

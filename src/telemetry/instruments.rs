@@ -14,7 +14,6 @@ use super::{
 
 /// A value that can be rendered as the samples of one series.
 pub trait Instrument: Send + Sync {
-    /// Creates the initial value.
     fn new(definition: &Definition) -> Self
     where
         Self: Sized;
@@ -23,15 +22,12 @@ pub trait Instrument: Send + Sync {
     fn write(&self, definition: &Definition, labels: &str, text: &mut String);
 }
 
-/// A counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
-/// A gauge.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
-/// A histogram.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
@@ -41,7 +37,6 @@ pub struct Histogram {
 }
 
 impl Counter {
-    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
@@ -51,12 +46,10 @@ impl Counter {
         self.0.fetch_max(total, Relaxed);
     }
 
-    /// Adds `more`.
     pub fn add(&self, more: u64) {
         self.0.fetch_add(more, Relaxed);
     }
 
-    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -73,7 +66,6 @@ impl Instrument for Counter {
 }
 
 impl Gauge {
-    /// Sets the value.
     pub fn set(&self, value: f64) {
         self.0.store(value.to_bits(), Relaxed);
     }
@@ -90,12 +82,9 @@ impl Gauge {
 
     /// Adds `more`, which may be negative.
     pub fn add(&self, more: f64) {
-        let add = |value: u64| Some((f64::from_bits(value) + more).to_bits());
-        // The closure always returns `Some`, so this never fails.
-        let _ = self.0.fetch_update(Relaxed, Relaxed, add);
+        add_float(&self.0, more);
     }
 
-    /// Returns the value.
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Relaxed))
     }
@@ -112,7 +101,6 @@ impl Instrument for Gauge {
 }
 
 impl Histogram {
-    /// Records a duration, in seconds.
     pub fn observe_duration(&self, took: Duration) {
         self.observe(took.as_secs_f64());
     }
@@ -124,9 +112,7 @@ impl Histogram {
         }
         let bucket = self.bounds.partition_point(|&bound| bound < value);
         self.counts[bucket].fetch_add(1, Relaxed);
-        let add = |sum: u64| Some((f64::from_bits(sum) + value).to_bits());
-        // The closure always returns `Some`, so this never fails.
-        let _ = self.sum.fetch_update(Relaxed, Relaxed, add);
+        add_float(&self.sum, value);
     }
 }
 
@@ -159,6 +145,12 @@ impl Instrument for Histogram {
         write_sample(text, definition.name, "_sum", labels, sum);
         write_sample(text, definition.name, "_count", labels, count as f64);
     }
+}
+
+fn add_float(bits: &AtomicU64, more: f64) {
+    let add = |value: u64| Some((f64::from_bits(value) + more).to_bits());
+    // The closure always returns `Some`, so this never fails.
+    let _ = bits.fetch_update(Relaxed, Relaxed, add);
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ metric_families! {
     }
 }
 
-/// Metrics of the main loop of a component.
 #[derive(Clone, Debug)]
 pub struct LoopMetrics {
     role: &'static str,
@@ -46,17 +45,14 @@ impl LoopMetrics {
         metrics
     }
 
-    /// Sets whether this replica is the leader.
     pub fn set_leader(&self, is_leader: bool) {
         self.families.leader.with_labels([self.role]).set_bool(is_leader);
     }
 
-    /// Sets when a pass last succeeded.
     pub fn set_last_success(&self, at: Time) {
         self.families.last_success.with_labels([self.role]).set_time(at);
     }
 
-    /// Sets how late the last pass started.
     pub fn set_lag(&self, lag: Duration) {
         self.families.lag.with_labels([self.role]).set(lag.as_secs_f64());
     }

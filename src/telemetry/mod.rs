@@ -10,41 +10,41 @@
 //! it. A scrape is not built in memory: it holds one chunk at a time, and objects are rendered from the state of the
 //! component, so the series of an object end when it is deleted.
 
-pub mod admission;
-pub mod api_traffic;
-pub mod client_calls;
-pub mod definition;
-pub mod exposition;
-pub mod family;
-pub mod instruments;
-pub mod labels;
-pub mod loop_metrics;
+pub(crate) mod admission;
+pub(crate) mod api_traffic;
+pub(crate) mod client_calls;
+pub(crate) mod definition;
+pub(crate) mod exposition;
+pub(crate) mod family;
+pub(crate) mod instruments;
+pub(crate) mod labels;
+pub(crate) mod loop_metrics;
 pub mod objects;
-pub mod process;
-pub mod quality;
-pub mod recommender;
-pub mod recommender_health;
-pub mod registry;
-pub mod updater;
-pub mod watermark;
+pub(crate) mod process;
+pub(crate) mod quality;
+pub(crate) mod recommender;
+pub(crate) mod recommender_health;
+pub(crate) mod registry;
+pub(crate) mod updater;
+pub(crate) mod watermark;
 
-pub use admission::{AdmissionMetrics, ReviewTimes};
+pub use admission::AdmissionMetrics;
 pub use api_traffic::ApiTrafficMetrics;
-pub use client_calls::{ApiRequestMetrics, PrometheusQueryMetrics};
+pub use client_calls::ApiRequestMetrics;
+pub(crate) use client_calls::PrometheusQueryMetrics;
 pub use definition::{Definition, MetricType};
-pub use family::{Family, Series};
-pub use instruments::{Counter, Gauge, Histogram};
 pub use labels::{HistoryState, LabelSet};
-pub use loop_metrics::LoopMetrics;
+pub(crate) use loop_metrics::LoopMetrics;
 pub use objects::{
     Cardinality, ContainerRow, ObjectMetrics, PodRequests, UpdateRow, VpaMetricsSource, VpaRow,
 };
-pub use quality::{Quality, QualitySample, RecommendationChange};
+pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use recommender_health::RecommenderHealthMetrics;
-pub use registry::{Registry, Scrape};
+pub use registry::Registry;
 pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub use watermark::{
-    ExportedMonitor, ExportedSource, ExportedState, RecommenderCall, RecommenderCallMetrics,
-    WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics, client_label,
+    ExportedMonitor, ExportedSource, ExportedState, WatermarkMetrics, WatermarkRow,
+    WpaMetricsSource, WpaObjectMetrics,
 };
+pub(crate) use watermark::{RecommenderCall, client_label};

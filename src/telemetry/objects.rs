@@ -5,7 +5,7 @@ mod families;
 mod scrape;
 mod seen_restrictions;
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
 use plimsoll_core::{
     recommender::{RecommendationReason, ResourceSummary, estimate::Resource},
@@ -143,12 +143,6 @@ pub struct ObjectMetrics {
     seen_restrictions: SeenRestrictions,
     /// For updates: one bit for each reason, in the order of the rows.
     seen_update_restrictions: SeenRestrictions,
-}
-
-impl fmt::Debug for ObjectMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ObjectMetrics").field(&self.cardinality).finish()
-    }
 }
 
 impl ObjectMetrics {

@@ -12,7 +12,6 @@ use super::{
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 const UNKNOWN: &str = "/proc is not readable";
 
-/// All families of the process.
 pub fn families() -> Vec<Arc<dyn Collector>> {
     let family = |definition: Definition, read| -> Arc<dyn Collector> {
         Arc::new(ProcessGauge { definition: definition.absent(UNKNOWN), read })

@@ -17,7 +17,6 @@ const APIS: [&str; 3] = [API, "v1beta1", "v1beta2"];
 /// The name of upstream's only client of the metrics API.
 const CLIENT: &str = "default-metrics-client";
 const NO_RESPONSE: &str = "there was no such response";
-const BOTH: [bool; 2] = [false, true];
 
 /// The labels by which a VPA is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,18 +142,13 @@ impl RecommenderMetrics {
 }
 
 fn all_traits<'a>(modes: &'a [&'static str]) -> impl Iterator<Item = VpaTraits<'a>> {
-    let flags = BOTH.iter().flat_map(|&has_recommendation| {
-        BOTH.iter().flat_map(move |&matches_pods| {
-            BOTH.iter().map(move |&unsupported_config| VpaTraits {
-                update_mode: None,
-                has_recommendation,
-                matches_pods,
-                unsupported_config,
-            })
+    modes.iter().flat_map(|&mode| {
+        (0..8).map(move |flags| VpaTraits {
+            update_mode: Some(mode),
+            has_recommendation: flags & 4 > 0,
+            matches_pods: flags & 2 > 0,
+            unsupported_config: flags & 1 > 0,
         })
-    });
-    modes.iter().flat_map(move |&mode| {
-        flags.clone().map(move |traits| VpaTraits { update_mode: Some(mode), ..traits })
     })
 }
 

@@ -1,6 +1,6 @@
 //! All families of a process, and a scrape of them in chunks, each rendered when the client is ready to receive it.
 
-use std::{any::Any, collections::HashMap, fmt, sync::Arc, vec};
+use std::{any::Any, collections::HashMap, sync::Arc, vec};
 
 use bytes::Bytes;
 
@@ -72,13 +72,6 @@ pub struct Registry {
     typed: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
     objects: Option<Arc<ObjectMetrics>>,
     watermarks: Option<Arc<WpaObjectMetrics>>,
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.families.iter().map(|family| family.definition().name);
-        f.debug_list().entries(names).finish()
-    }
 }
 
 impl Default for Registry {
@@ -169,12 +162,6 @@ pub struct Scrape {
     /// The family before `next`, with its remaining series.
     current_family: Option<(Arc<dyn Collector>, vec::IntoIter<Series>)>,
     objects: ObjectScrape,
-}
-
-impl fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scrape").field("next", &self.next).finish_non_exhaustive()
-    }
 }
 
 impl Iterator for Scrape {

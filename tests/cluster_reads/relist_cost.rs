@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::cluster::cache::label_store::{HasLabels, LabelStore, LabelledObject};
+use plimsoll::cluster::cache::label_store::{HasLabels, LabelStore};
 use plimsoll::cluster::cache::selector::Labels;
 use plimsoll::cluster::cache::vpa_index::VpaIndex;
 use plimsoll::cluster::watch::ObjectChange;
-use plimsoll::cluster::watch::partial_objects::PartialPod;
+use plimsoll::cluster::watch::PartialPod;
 use plimsoll_core::recommender::NamespaceScope;
 use serde_json::json;
 
@@ -72,11 +72,9 @@ impl HasLabels for Object {
 fn removing_many_objects_from_the_store_takes_linear_time() {
     let put = |objects: &mut LabelStore<Object>, number: usize| {
         let pairs = ["app", "tier", "release"].map(|key| (key.to_owned(), "web".to_owned()));
-        objects.apply(ObjectChange::Applied(LabelledObject {
-            namespace: "shop".to_owned(),
-            name: Arc::from(format!("web-{number}")),
-            object: Object(Labels::from(std::collections::BTreeMap::from(pairs))),
-        }));
+        let object = Object(Labels::from(std::collections::BTreeMap::from(pairs)));
+        let name = Arc::from(format!("web-{number}"));
+        objects.apply(ObjectChange::Applied(("shop".to_owned(), name, object)));
     };
     let factor = growth(|count| {
         let mut objects = LabelStore::default();

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use kube::{Api, api::DeleteParams};
 use plimsoll::cluster::{
     cache::{limit_range::PartialLimitRange, updater_pod::UpdaterPod},
-    watch::{WatchFactory, WatchOptions, partial_objects::PartialPod},
+    watch::{PartialPod, WatchFactory, WatchOptions},
 };
 
 use super::watched_objects::WatchedObjects;

@@ -1,14 +1,13 @@
 //! A history is deleted only if the API server itself confirms that its VPA is gone.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Response};
 use kube::Api;
 use kube::api::PostParams;
 use plimsoll::cluster::cache::deleted_vpas::deleted_vpas;
-use plimsoll::cluster::target::scale::RequestGate;
+use plimsoll::cluster::write::RateLimiter;
 use plimsoll_core::api::VerticalPodAutoscaler;
 use plimsoll_core::types::ObjectKey;
 use serde_json::json;
@@ -54,10 +53,10 @@ async fn a_vpa_counts_as_deleted_only_if_the_api_server_does_not_have_it() {
     let vpa = serde_json::from_value(vpa).expect("a VPA");
     vpas.create(&PostParams::default(), &vpa).await.expect("created");
 
-    let gate: RequestGate = Arc::new(|| Box::pin(async {}));
+    let limiter = RateLimiter::new(100.0, 100);
     let began = Instant::now();
     let names = ["new", "gone", "silent", "broken", "unserved", "unknown"];
-    let deleted = deleted_vpas(&api.client(), &gate, names.map(key)).await;
+    let deleted = deleted_vpas(&api.client(), &limiter, names.map(key)).await;
     assert_eq!(deleted, HashSet::from([key("gone")]));
     assert!(began.elapsed() <= Duration::from_secs(11), "the wait is bounded");
 }

@@ -45,7 +45,7 @@ impl Candidate {
         };
         options.validate().expect("consistent durations");
         let fence = Fence::closed();
-        let election = Election::new(client, options, fence.clone());
+        let election = Election::new(client, options, fence.clone(), Arc::default());
         let state = election.state();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(election.run(async {
@@ -128,7 +128,7 @@ async fn at_most_one_process_leads_through_a_crash_and_a_release() {
     let first = start("first");
     first.wait_until_leading().await;
     let second = start("second");
-    assert_eq!(second.state.wait_until_known().await, LeaderState::Standby);
+    assert_eq!(wait::for_election(&second.state).await, LeaderState::Standby);
     assert_eq!(second.state.holder().as_deref(), Some("first"));
     let fences = [&first, &second].map(|contender| contender.fence.clone());
     let referee = LeaderOverlapWatch::watch(fences.into());
@@ -140,7 +140,7 @@ async fn at_most_one_process_leads_through_a_crash_and_a_release() {
     referee.assert_never_two_leaders();
 
     let third = start("third");
-    assert_eq!(third.state.wait_until_known().await, LeaderState::Standby);
+    assert_eq!(wait::for_election(&third.state).await, LeaderState::Standby);
     let referee = LeaderOverlapWatch::watch(vec![second.fence.clone(), third.fence.clone()]);
     second.shut_down().await;
     third.wait_until_leading().await;
@@ -162,7 +162,7 @@ async fn without_the_api_server_there_is_no_leader_and_afterwards_there_is_one()
     let one = Candidate::start(bed.client(), "default", "one");
     one.wait_until_leading().await;
     let two = Candidate::start(bed.client(), "default", "two");
-    assert_eq!(two.state.wait_until_known().await, LeaderState::Standby);
+    assert_eq!(wait::for_election(&two.state).await, LeaderState::Standby);
     let referee = LeaderOverlapWatch::watch(vec![one.fence.clone(), two.fence.clone()]);
 
     bed.control_plane().kill_api_server().await;
@@ -193,7 +193,7 @@ async fn upstreams_rbac_is_sufficient_and_a_missing_rule_is_named_in_one_line() 
     let namespace = bed.namespace("forbidden").await;
     let account = bed.service_account(&namespace, "recommender").await;
     let contender = Candidate::start(account.client.clone(), &namespace, "one");
-    let LeaderState::Forbidden(line) = contender.state.wait_until_known().await else {
+    let LeaderState::Forbidden(line) = wait::for_election(&contender.state).await else {
         panic!("{:?}", contender.state.leader_state())
     };
     assert!(!line.contains('\n'), "{line}");

@@ -25,7 +25,15 @@ async fn each_heartbeat_renews_the_lease_and_describes_the_pass() {
     let namespace = bed.namespace("heartbeat").await;
     let interval = Duration::from_mins(1);
     let new = |identity| {
-        Heartbeat::new(bed.client(), &namespace, identity, "default", Some("1/3"), interval)
+        Heartbeat::new(
+            bed.client(),
+            &namespace,
+            identity,
+            "default",
+            Some("1/3"),
+            interval,
+            std::sync::Arc::default(),
+        )
     };
     let heartbeat = new("one");
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
@@ -86,8 +94,15 @@ async fn a_heartbeat_without_permission_to_renew_is_not_created() {
     ])
     .await;
     let interval = Duration::from_mins(1);
-    let heartbeat =
-        Heartbeat::new(account.client.clone(), &namespace, "one", "default", None, interval);
+    let heartbeat = Heartbeat::new(
+        account.client.clone(),
+        &namespace,
+        "one",
+        "default",
+        None,
+        interval,
+        std::sync::Arc::default(),
+    );
     let verdicts = check_access(&account.client, &heartbeat.rules()).await;
     assert_eq!(verdicts, [AccessReview::Denied, AccessReview::Denied]);
     let beat = heartbeat.renew(&permit(), 7, "loaded").await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use kube::api::{Api, DeleteParams};
-use plimsoll::cluster::write::resize::ContainerResize;
+use plimsoll::cluster::write::ContainerResize;
 use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
 use plimsoll::cluster::{
     leader::Fence,
@@ -17,6 +17,7 @@ use plimsoll::cluster::{
     },
 };
 
+use super::count;
 use crate::support::hollow_nodes::is_ready;
 use crate::support::{Testbed, manifests, wait};
 
@@ -98,7 +99,7 @@ async fn an_eviction_applies_only_to_the_pod_with_the_same_uid() {
     // A pod that was updated since is still evicted.
     let stale = PodRef { resource_version: "1".into(), ..reference(&second) };
     assert_eq!(evict(writer(&client, &open_permit(), &stats), &stale).await, Ok(()));
-    let of = |answer| stats.get(WriteKind::Eviction, answer).writes;
+    let of = |answer| count(&stats, WriteKind::Eviction, answer);
     assert_eq!(
         [of(WriteOutcome::Code(201)), of(WriteOutcome::Code(409)), of(WriteOutcome::NotLeader)],
         [2, 1, 1]
@@ -123,7 +124,7 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
     let Err(error) = blocked else { panic!("{blocked:?}") };
     assert!(error.is_blocked_by_budget(), "{error:?}");
     assert!(error.message().contains("disruption budget"), "{error}");
-    assert_eq!(stats.get(WriteKind::Eviction, WriteOutcome::Code(429)).writes, 1, "one request");
+    assert_eq!(count(&stats, WriteKind::Eviction, WriteOutcome::Code(429)), 1, "one request");
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{MINUTE, bed_with_definitions, read, vpa};
+use super::{MINUTE, bed_with_definitions, count, read, vpa};
 use crate::support::api_proxy::{self, ApiProxy};
 use crate::support::{Testbed, wait};
 
@@ -172,8 +172,13 @@ async fn conditions_of_others_survive_concurrent_writes() {
         })
     })
     .await;
-    let outbox =
-        StatusQueue::new(proxy.client.clone(), unlimited(Fence::open()), 4, decisions.clone());
+    let outbox = StatusQueue::new(
+        proxy.client.clone(),
+        unlimited(Fence::open()),
+        4,
+        decisions.clone(),
+        Arc::default(),
+    );
     let (stop, task) = run(&outbox);
     for key in decisions.keys() {
         outbox.push(key, None);
@@ -190,8 +195,8 @@ async fn conditions_of_others_survive_concurrent_writes() {
     }
     assert_eq!(foreign, conflicts, "each foreign condition is still there");
     let stats = outbox.stats();
-    assert_eq!(stats.get(WriteKind::Status, WriteOutcome::Code(200)).writes, 12);
-    assert_eq!(stats.get(WriteKind::Status, WriteOutcome::Code(409)).writes, conflicts as u64);
+    assert_eq!(count(stats, WriteKind::Status, WriteOutcome::Code(200)), 12);
+    assert_eq!(count(stats, WriteKind::Status, WriteOutcome::Code(409)), conflicts as u64);
     stop.send(()).expect("it runs");
     task.await.expect("no panic");
 }
@@ -203,7 +208,13 @@ async fn the_stalest_status_is_written_first_and_deleted_objects_are_dropped() {
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(6)).await;
     let api = Api::<VerticalPodAutoscaler>::namespaced(bed.client(), &namespace);
     api.delete("vpa-003", &DeleteParams::default()).await.expect("deleted");
-    let outbox = StatusQueue::new(bed.client(), unlimited(Fence::open()), 1, decisions.clone());
+    let outbox = StatusQueue::new(
+        bed.client(),
+        unlimited(Fence::open()),
+        1,
+        decisions.clone(),
+        Arc::default(),
+    );
     for (key, written) in decisions.keys().into_iter().zip([50, 40, 60, 10, 30, 20]) {
         outbox.push(key.clone(), Some(Time::from_secs(written)));
         outbox.push(key, None);
@@ -233,9 +244,13 @@ async fn a_slow_write_does_not_block_others_and_a_hanging_server_blocks_none_for
         if slow { api_proxy::hang() } else { api_proxy::pass_through() }
     })
     .await;
-    let outbox =
-        StatusQueue::new(proxy.client.clone(), unlimited(Fence::open()), 2, decisions.clone())
-            .with_request_timeout(Duration::from_secs(20));
+    let outbox = StatusQueue::new(
+        proxy.client.clone(),
+        unlimited(Fence::open()),
+        2,
+        decisions.clone(),
+        Arc::default(),
+    );
     let (stop, task) = run(&outbox);
     for key in decisions.keys() {
         outbox.push(key, None);
@@ -246,7 +261,7 @@ async fn a_slow_write_does_not_block_others_and_a_hanging_server_blocks_none_for
     hangs.store(false, Ordering::Relaxed);
     wait_until_empty(&outbox).await;
     assert_eq!(decisions.names_with_outcome("failed"), ["vpa-000"]);
-    assert_eq!(outbox.stats().get(WriteKind::Status, WriteOutcome::NoResponse).writes, 1);
+    assert_eq!(count(outbox.stats(), WriteKind::Status, WriteOutcome::NoResponse), 1);
     stop.send(()).expect("it runs");
     task.await.expect("no panic");
 }
@@ -263,8 +278,13 @@ async fn retry_after_pauses_all_workers() {
         if first { api_proxy::respond_with(429, Some(2)) } else { api_proxy::pass_through() }
     })
     .await;
-    let outbox =
-        StatusQueue::new(proxy.client.clone(), unlimited(Fence::open()), 1, decisions.clone());
+    let outbox = StatusQueue::new(
+        proxy.client.clone(),
+        unlimited(Fence::open()),
+        1,
+        decisions.clone(),
+        Arc::default(),
+    );
     for key in decisions.keys() {
         outbox.push(key, None);
     }
@@ -286,8 +306,13 @@ async fn a_standby_writes_nothing_and_writes_its_queue_once_it_leads() {
     let decisions = TestStatusSource::for_vpas(&bed, &namespace, &names(10)).await;
     let proxy = ApiProxy::start(bed.client(), |_, _| api_proxy::pass_through()).await;
     let fence = Fence::closed();
-    let outbox =
-        StatusQueue::new(proxy.client.clone(), unlimited(fence.clone()), 3, decisions.clone());
+    let outbox = StatusQueue::new(
+        proxy.client.clone(),
+        unlimited(fence.clone()),
+        3,
+        decisions.clone(),
+        Arc::default(),
+    );
     let (stop, task) = run(&outbox);
     for key in decisions.keys() {
         outbox.push(key, None);

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use kube::Client;
 use kube::api::{Api, DeleteParams};
 use plimsoll::cluster::{
     leader::Fence,
     write::{
-        Permit, RateLimiter, StatusPatch, UpdateError, WriteError,
-        vpa_status::RECOMMENDER_FIELD_MANAGER, write_status,
+        Permit, RateLimiter, StatusPatch, UpdateError, VpaWriteResult, WriteContext, WriteError,
+        WriteStats,
+        stats::WriteKind,
+        vpa_status::{RECOMMENDER_FIELD_MANAGER, try_write},
     },
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
@@ -25,6 +28,12 @@ fn patch(key: &ObjectKey, object: &VerticalPodAutoscaler, body: Value) -> Status
         body,
         field_manager: RECOMMENDER_FIELD_MANAGER,
     }
+}
+
+async fn write_status(client: &Client, permit: &Permit, patch: &StatusPatch) -> VpaWriteResult {
+    let stats = &WriteStats::default();
+    let writer = WriteContext { client, permit, stats, field_manager: patch.field_manager };
+    try_write(writer, patch, WriteKind::Status).await
 }
 
 fn condition(kind: &str) -> Value {

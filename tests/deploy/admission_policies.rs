@@ -276,7 +276,8 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
         include_wpas: true,
     };
     let registered = |wanted: &DesiredWebhook, extent: WebhookScope| {
-        let registration = WebhookConfigWriter::new(account.clone(), wanted.clone());
+        let registration =
+            WebhookConfigWriter::new(account.clone(), wanted.clone(), std::sync::Arc::default());
         let trusts = authority();
         async move {
             let trust = move |_: &CaBundle| trusts.clone();

@@ -1,6 +1,5 @@
 //! Which strings are accepted as queries, and which series the accepted ones may read.
 
-use plimsoll::cluster::metric_sources::promql::{check_query, check_query_in, requires_label};
 use plimsoll_storage::prometheus::promql::Query;
 use plimsoll_storage::prometheus::schema::Dialect;
 use plimsoll_storage::prometheus::selector::{LabelMatcher, LabelMatchers, MatchOperator};
@@ -80,6 +79,14 @@ const WRONG: [(&str, &str); 34] = [
     ("sum by (a) rate(up[5m])", "syntax error in the expression"),
     ("5x", "bad number or duration syntax: 5x"),
 ];
+
+fn check_query(text: &str) -> Result<(), String> {
+    check_query_in(text, Dialect::PromQl)
+}
+
+fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
+    Query::validate(text, dialect).map_err(|why| why.to_string())
+}
 
 #[test]
 fn common_queries_are_accepted() {
@@ -199,7 +206,7 @@ proptest! {
         let sent = Query::from_tenant(&query, &LabelMatchers::default(), &tenant);
         if let Ok(sent) = sent {
             prop_assert!(check_query(&query).is_ok(), "{:?}", query);
-            prop_assert!(requires_label(sent.as_str(), "namespace"), "{:?}: {}", query, sent);
+            prop_assert!(Query::every_selector_has_label(sent.as_str(), "namespace"), "{:?}: {}", query, sent);
         } else if let Err(error) = check_query(&query) {
             prop_assert!(!error.contains('\n'), "{}", error);
         }

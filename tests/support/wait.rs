@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
+use plimsoll::cluster::leader::{ElectionState, LeaderState};
+
 /// Timeout of a condition; generous, because other tests use the same cores.
 pub const PATIENCE: Duration = Duration::from_mins(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -61,4 +63,11 @@ where
         assert!(start.elapsed() < patience, "not within {patience:?}: {condition}: {why}");
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Waits for the first response or the first failure of an election, and returns its state then.
+pub async fn for_election(state: &ElectionState) -> LeaderState {
+    let mut state = state.clone();
+    while state.leader_state() == LeaderState::Starting && state.changed().await {}
+    state.leader_state()
 }

@@ -40,7 +40,7 @@ impl Fixture {
         let namespace = bed.namespace("target").await;
         let (calls, (open, opened)) = (Arc::new(AtomicUsize::new(0)), watch::channel(true));
         let counted = Arc::clone(&calls);
-        let gate: RequestGate = Arc::new(move || {
+        let gate: RequestGate = Arc::new(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
             let mut opened = opened.clone();
             // An error means that the test is over.

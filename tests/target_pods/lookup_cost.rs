@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, stream};
 use http::{Method, Response};
 use plimsoll::cluster::cache::controllers::{ControllerCache, WellKnown};
-use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
+use plimsoll::cluster::target::scale::{CacheLifetimes, low_priority_refresh_gate};
 use plimsoll::cluster::target::{TargetResolution, TargetResolver};
 use plimsoll::cluster::write::RateLimiter;
 use plimsoll_core::api::vpa::TargetRef;
@@ -45,28 +45,14 @@ fn scaled_to_zero() -> InMemoryApiServer {
     })
 }
 
-fn rate_limit_gate(limiter: &RateLimiter, is_spare: bool) -> RequestGate {
-    let limiter = limiter.clone();
-    Arc::new(move || {
-        let limiter = limiter.clone();
-        Box::pin(async move {
-            if is_spare {
-                limiter.acquire_low_priority().await;
-            } else {
-                limiter.acquire().await;
-            }
-        })
-    })
-}
-
 fn new_targets(api: &InMemoryApiServer, limiter: &RateLimiter) -> TargetResolver {
     let controllers = Arc::new(ControllerCache::new());
     for kind in WellKnown::ALL {
         controllers.finish_list(kind);
     }
     let lifetimes = CacheLifetimes { max_lifetime_factor: 3, ..CacheLifetimes::default() };
-    TargetResolver::new(api.client(), controllers, rate_limit_gate(limiter, false), lifetimes)
-        .with_low_priority_gate(rate_limit_gate(limiter, true))
+    let gate = low_priority_refresh_gate(limiter.clone());
+    TargetResolver::new(api.client(), controllers, gate, lifetimes)
 }
 
 /// Resolves all targets whose VPAs have no pods, like the recommender.

@@ -49,7 +49,8 @@ async fn assert_registered_and_repaired(bed: &Testbed, theirs: &Value) {
     let wanted = config.registration.expect("registered");
     let (_, trusts) = certificate();
     let permit = Permit::new(Fence::open(), RateLimiter::new(-1.0, 1));
-    let registration = Arc::new(WebhookConfigWriter::new(bed.client(), wanted.clone()));
+    let registration =
+        Arc::new(WebhookConfigWriter::new(bed.client(), wanted.clone(), Arc::default()));
     // Replicas that start at the same time.
     let ensure = |extent| {
         let (registration, permit) = (Arc::clone(&registration), permit.clone());

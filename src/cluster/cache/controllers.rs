@@ -1,8 +1,7 @@
 //! Caches the seven well-known kinds of controllers: the selector and the owner of each.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -15,8 +14,8 @@ mod objects;
 mod record;
 
 pub use objects::{
-    ControllerStatus, CronJobSpec, LabelMapSpec, SelectorSpec, SlimCronJob, SlimDaemonSet,
-    SlimDeployment, SlimJob, SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+    SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob, SlimReplicaSet, SlimReplicationController,
+    SlimStatefulSet,
 };
 use record::{Record, key};
 
@@ -97,8 +96,6 @@ pub struct ControllerCache {
 /// The records of each kind. A record contains its key.
 type Kinds = [ObjectStore<Record, ()>; WellKnown::ALL.len()];
 
-// === impl WellKnown ===
-
 impl WellKnown {
     /// All kinds.
     pub const ALL: [Self; 7] = [
@@ -139,8 +136,6 @@ impl WellKnown {
     }
 }
 
-// === impl Owner ===
-
 impl Owner {
     /// The first of the references that is marked as the controller.
     pub fn controller_of(references: &[OwnerReference]) -> Option<Self> {
@@ -153,8 +148,6 @@ impl Owner {
     }
 }
 
-// === impl ControllerCache ===
-
 impl ControllerCache {
     /// An empty cache.
     pub fn new() -> Self {
@@ -164,18 +157,18 @@ impl ControllerCache {
     /// Applies a change of a watch.
     pub fn apply<K: Controller>(&self, change: ObjectChange<K>) {
         let change = change.map(|controller| (Record::from_controller(&controller), Some(())));
-        self.write()[K::KIND as usize].apply(change, Record::from_key);
+        self.kinds.write()[K::KIND as usize].apply(change, Record::from_key);
     }
 
     /// Stores a controller.
     pub fn put<K: Controller>(&self, controller: &K) {
         let record = Record::from_controller(controller);
-        self.write()[K::KIND as usize].put(record, ());
+        self.kinds.write()[K::KIND as usize].put(record, ());
     }
 
     /// All controllers of that kind have been stored.
     pub fn finish_list(&self, kind: WellKnown) {
-        self.write()[kind as usize].finish_list();
+        self.kinds.write()[kind as usize].finish_list();
     }
 
     /// The cached fields of a controller.
@@ -196,7 +189,7 @@ impl ControllerCache {
         read: impl FnOnce(&Record) -> T,
     ) -> Lookup<T> {
         let key = key(namespace, name);
-        let kinds = self.read();
+        let kinds = self.kinds.read();
         let records = &kinds[kind as usize];
         match records.get_key_value(key.as_str()) {
             Some((record, ())) => Lookup::Found(read(record)),
@@ -207,21 +200,12 @@ impl ControllerCache {
 
     /// Whether every kind has been listed completely at least once.
     pub fn is_synced(&self) -> bool {
-        self.read().iter().all(ObjectStore::is_synced)
+        self.kinds.read().iter().all(ObjectStore::is_synced)
     }
 
     /// The number of cached controllers of that kind.
     pub fn count(&self, kind: WellKnown) -> usize {
-        self.read()[kind as usize].len()
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Kinds> {
-        // No code below panics halfway through a change.
-        self.kinds.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Kinds> {
-        self.kinds.write().unwrap_or_else(PoisonError::into_inner)
+        self.kinds.read()[kind as usize].len()
     }
 }
 

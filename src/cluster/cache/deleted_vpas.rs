@@ -7,21 +7,21 @@ use futures::StreamExt as _;
 use kube::{Api, Client, core::response::StatusDetails};
 use plimsoll_core::types::ObjectKey;
 
-use crate::cluster::{list_stream::error_message, target::scale::RequestGate};
+use crate::cluster::{list_stream::error_message, write::RateLimiter};
 use plimsoll_core::api::VerticalPodAutoscaler;
 
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// After this, the VPA is assumed to exist.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns those of these VPAs that the API server reports as not found. Awaits `gate` before each request.
+/// Returns those of these VPAs that the API server reports as not found. Each request is rate-limited.
 pub async fn deleted_vpas(
     client: &Client,
-    gate: &RequestGate,
+    limiter: &RateLimiter,
     keys: impl IntoIterator<Item = ObjectKey>,
 ) -> HashSet<ObjectKey> {
     let requests = keys.into_iter().map(|key| async move {
-        gate().await;
+        limiter.acquire().await;
         let vpas: Api<VerticalPodAutoscaler> = Api::namespaced(client.clone(), &key.namespace);
         let response = tokio::time::timeout(ANSWER_LIMIT, vpas.get_metadata(&key.name)).await;
         (key, response)

@@ -101,8 +101,8 @@ fn parse_eviction(
         return None;
     }
     Some(NodePressureEviction {
-        namespace: object.namespace.or_else(|| namespace.map(Into::into))?,
-        pod: object.name?,
+        namespace: object.namespace.or(namespace)?.into(),
+        pod: object.name?.into(),
         at: creation_timestamp?.0.into(),
         uid,
         offending_containers,

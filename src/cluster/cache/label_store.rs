@@ -27,17 +27,6 @@ struct Namespace<T> {
     by_label: LabelIndex,
 }
 
-/// An object to be stored.
-#[derive(Clone, Debug)]
-pub struct LabelledObject<T> {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: Arc<str>,
-    /// The fields to store.
-    pub object: T,
-}
-
 impl<T> Default for LabelStore<T> {
     fn default() -> Self {
         Self { namespaces: HashMap::new(), count: 0 }
@@ -51,13 +40,13 @@ impl<T> Default for Namespace<T> {
 }
 
 impl<T: HasLabels> LabelStore<T> {
-    /// Applies a change of a watch.
-    pub fn apply(&mut self, change: ObjectChange<LabelledObject<T>>) {
+    /// Applies a change of a watch: of an object's namespace, its name, and the fields to store.
+    pub fn apply(&mut self, change: ObjectChange<(String, Arc<str>, T)>) {
         match change {
             ObjectChange::Restart => {
                 self.namespaces.values_mut().for_each(|stored| stored.objects.restart());
             }
-            ObjectChange::Applied(object) => self.put(object),
+            ObjectChange::Applied((namespace, name, object)) => self.put(namespace, name, object),
             ObjectChange::Invalid { namespace, name, .. } => {
                 let stored = self.namespaces.get_mut(&*namespace);
                 stored.and_then(|stored| stored.objects.keep(&*name));
@@ -67,8 +56,7 @@ impl<T: HasLabels> LabelStore<T> {
         }
     }
 
-    fn put(&mut self, labelled: LabelledObject<T>) {
-        let LabelledObject { namespace, name, object } = labelled;
+    fn put(&mut self, namespace: String, name: Arc<str>, object: T) {
         let Namespace { objects, by_label } = self.namespaces.entry(namespace.into()).or_default();
         // The status of an object changes all the time, its labels hardly ever.
         if let Some(stored) = objects.keep(&*name)
@@ -142,6 +130,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cluster::cache::selector::labels::tests::labels;
 
     #[derive(Clone, Debug)]
     struct Object(Arc<str>, Labels);
@@ -153,38 +142,14 @@ mod tests {
     }
 
     fn put(objects: &mut LabelStore<Object>, name: &str, pairs: &[(&str, &str)]) {
-        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-        let labels = Labels::from(pairs.iter().map(owned).collect::<BTreeMap<_, _>>());
         let name = Arc::<str>::from(name);
-        let object = Object(Arc::clone(&name), labels);
-        let arrived = LabelledObject { namespace: "n".into(), name, object };
-        objects.apply(ObjectChange::Applied(arrived));
+        let object = Object(Arc::clone(&name), labels(pairs));
+        objects.apply(ObjectChange::Applied(("n".into(), name, object)));
     }
 
     fn found(objects: &LabelStore<Object>, text: &str) -> Vec<String> {
         let selector = Selector::parse(text).expect("a selector");
         objects.find("n", &selector, |object| object.0.to_string())
-    }
-
-    #[test]
-    fn objects_are_found_by_their_current_labels_in_order_of_names() {
-        let mut objects = LabelStore::default();
-        put(&mut objects, "b", &[("app", "web")]);
-        put(&mut objects, "a", &[("app", "web"), ("track", "canary")]);
-        put(&mut objects, "c", &[("app", "api")]);
-        assert_eq!(found(&objects, "app=web"), ["a", "b"]);
-        assert_eq!(found(&objects, "app=web,track!=canary"), ["b"]);
-        assert_eq!(
-            found(&objects, "app in (api,web)"),
-            ["a", "b", "c"],
-            "all objects are candidates"
-        );
-        put(&mut objects, "b", &[("app", "api")]);
-        assert_eq!((found(&objects, "app=web"), objects.len()), (vec!["a".to_owned()], 3));
-        let gone = ObjectChange::Deleted { namespace: "n".into(), name: "a".into(), uid: None };
-        objects.apply(gone);
-        assert!(found(&objects, "app=web").is_empty() && objects.len() == 2);
-        assert!(objects.find("other", &Selector::everything(), |_| ()).is_empty());
     }
 
     #[test]
@@ -219,8 +184,7 @@ mod tests {
                     let pairs = [("b", values[b]), ("a", values[a])];
                     let pairs = &pairs[..if a == 3 { 1 } else { 2 }];
                     put(&mut objects, &name, pairs);
-                    let owned = pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned()));
-                    plain.insert(name, Labels::from(owned.collect::<BTreeMap<_, _>>()));
+                    plain.insert(name, labels(pairs));
                 } else {
                     plain.remove(&name);
                     objects.apply(ObjectChange::Deleted { namespace: "n".into(), name, uid: None });

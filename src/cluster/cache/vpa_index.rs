@@ -19,7 +19,7 @@ use std::{collections::HashMap, sync::Arc};
 use plimsoll_core::types::ObjectKey;
 
 use self::namespace::{NamespaceIndex, PodEntry};
-pub use self::{
+pub(crate) use self::{
     usage_coverage::MissingUsage,
     vpa::{IndexedVpa, TargetState},
 };
@@ -44,7 +44,6 @@ pub struct VpaIndex {
     names: StringInterner,
     oom_kills: Vec<ObservedOomKill>,
     request_sources: RequestSourceCounts,
-    /// The number of complete usage fetches.
     complete_usage_fetches: u32,
     pods: usize,
     vpas: usize,
@@ -81,8 +80,6 @@ impl VpaIndex {
             vpas: 0,
         }
     }
-
-    // === VPAs ===
 
     /// A list of VPAs begins.
     pub fn restart_vpas(&mut self) {
@@ -234,8 +231,6 @@ impl VpaIndex {
     pub fn scope(&self) -> &NamespaceScope {
         &self.scope
     }
-
-    // === Pods ===
 
     /// A list of pods begins.
     pub fn restart_pods(&mut self) {
@@ -395,7 +390,6 @@ fn keep_vpas_of_kills(
     }
 }
 
-/// Whether a VPA selects this recommender.
 fn is_handled_by(vpa: &VerticalPodAutoscaler, recommender: &str) -> bool {
     let recommenders = &vpa.spec.recommenders;
     if recommenders.is_empty() {

@@ -65,7 +65,6 @@ pub async fn fetch_external_usage(
     report.into_result(has_response)
 }
 
-/// The results for one pod.
 #[derive(Default)]
 struct PodResponse {
     usage: Option<PodUsage>,

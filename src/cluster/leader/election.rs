@@ -21,7 +21,7 @@ use crate::cluster::{
     write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
-pub use self::options::{ElectionError, ElectionOptions};
+pub use self::options::ElectionOptions;
 use self::state::LeaseObservation;
 pub use self::state::{ElectionState, LeaderState};
 
@@ -33,7 +33,6 @@ const POLL_JITTER: f64 = 0.5;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A candidate for leadership.
-#[derive(Debug)]
 pub struct Election {
     lease: ObjectClient<Lease>,
     options: ElectionOptions,
@@ -49,15 +48,8 @@ pub struct Election {
 }
 
 /// Returns an annotation to write with each renewal.
-struct LeaseAnnotation(Box<dyn Fn() -> Option<(&'static str, String)> + Send + Sync>);
+type LeaseAnnotation = Box<dyn Fn() -> Option<(&'static str, String)> + Send + Sync>;
 
-impl std::fmt::Debug for LeaseAnnotation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("LeaseAnnotation")
-    }
-}
-
-/// The result of one attempt.
 enum LeaseStep {
     /// The Lease is held, by a request that was sent at this time.
     Held(Instant),
@@ -67,11 +59,16 @@ enum LeaseStep {
 
 impl Election {
     /// A candidate that controls this fence. Does nothing before [`Self::run`].
-    pub fn new(client: Client, options: ElectionOptions, fence: Fence) -> Self {
+    pub fn new(
+        client: Client,
+        options: ElectionOptions,
+        fence: Fence,
+        stats: Arc<WriteStats>,
+    ) -> Self {
         let leases = Api::namespaced(client, &options.namespace);
         // A whole attempt, with its requests, has a shorter limit.
         let limit = options.renew_deadline;
-        let lease = ObjectClient::new(leases, &options.name, WriteKind::Lease, limit);
+        let lease = ObjectClient::new(leases, &options.name, WriteKind::Lease, limit, stats);
         let initial =
             LeaseObservation { leader_state: LeaderState::Starting, holder: None, transitions: 0 };
         Self {
@@ -85,13 +82,6 @@ impl Election {
             last_written: None,
             observation: watch::Sender::new(initial),
         }
-    }
-
-    /// Counts its writes in `stats`.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.lease.set_stats(stats);
-        self
     }
 
     /// Holds this lock while it reads and writes the Lease. Other code in this process that writes the Lease takes the same
@@ -108,7 +98,7 @@ impl Election {
         mut self,
         annotation: impl Fn() -> Option<(&'static str, String)> + Send + Sync + 'static,
     ) -> Self {
-        self.lease_annotation = Some(LeaseAnnotation(Box::new(annotation)));
+        self.lease_annotation = Some(Box::new(annotation));
         self
     }
 
@@ -160,7 +150,7 @@ impl Election {
         let lock = Arc::clone(&self.lease_lock);
         let _guard = lock.lock().await;
         if let Some(own) = self.last_written.take() {
-            match self.update_lease(&own).await? {
+            match self.write_lease(Some(&own)).await? {
                 Some(sent) => return Ok(LeaseStep::Held(sent)),
                 // Another client wrote it. Read it again first.
                 None => {
@@ -184,58 +174,43 @@ impl Election {
         if expires.is_some_and(|expires| now < expires) {
             return Ok(LeaseStep::NotHeld(expires));
         }
-        let Some(lease) = lease else {
+        if lease.is_some() {
+            self.missing_since = None;
+        } else if self.observed.held_by_other(identity) {
             // Another process may have acquired it since the last read, and still hold it. A process that has observed
             // another holder waits for as long as any holder may rely on the Lease.
-            if self.observed.held_by_other(&self.options.identity) {
-                let expires = *self.missing_since.get_or_insert(now) + self.options.lease_duration;
-                if now < expires {
-                    return Ok(LeaseStep::NotHeld(Some(expires)));
-                }
+            let expires = *self.missing_since.get_or_insert(now) + *lease_duration;
+            if now < expires {
+                return Ok(LeaseStep::NotHeld(Some(expires)));
             }
-            return self.create().await;
-        };
-        self.missing_since = None;
-        Ok(self.update_lease(&lease).await?.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
-    }
-
-    /// Replaces the Lease, if it is unchanged since it was read. `None` if it has changed.
-    async fn update_lease(&mut self, read: &Lease) -> Result<Option<Instant>, WriteError> {
-        let options = &self.options;
-        let now = Clock::wall().now().into();
-        let mut claimed =
-            election_rules::acquired_lease(read, &options.identity, options.lease_duration, now);
-        self.annotate(&mut claimed);
-        let sent = Instant::now();
-        let result = self.lease.replace(&claimed).await;
-        self.on_written(result, sent)
-    }
-
-    fn annotate(&self, lease: &mut Lease) {
-        if let Some((key, text)) =
-            self.lease_annotation.as_ref().and_then(|annotation| (annotation.0)())
-        {
-            election_rules::annotate(lease, key, text);
         }
+        let sent = self.write_lease(lease.as_ref()).await?;
+        Ok(sent.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
     }
 
-    async fn create(&mut self) -> Result<LeaseStep, WriteError> {
-        let ElectionOptions { name, namespace, identity, lease_duration, .. } = &self.options;
-        self.lease.ensure_can_create().await?;
+    /// Creates the Lease, or replaces it if it is unchanged since it was read. `None` if another client has written it.
+    async fn write_lease(&mut self, read: Option<&Lease>) -> Result<Option<Instant>, WriteError> {
+        let ElectionOptions { identity, lease_duration, .. } = &self.options;
+        if read.is_none() {
+            self.lease.ensure_can_create().await?;
+        }
         let now = Clock::wall().now().into();
-        let mut first = election_rules::new_lease(name, namespace, identity, *lease_duration, now);
-        self.annotate(&mut first);
+        let mut claimed = match read {
+            Some(read) => election_rules::acquired_lease(read, identity, *lease_duration, now),
+            None => {
+                let metadata = self.lease.metadata();
+                election_rules::new_lease(metadata, identity, *lease_duration, now)
+            }
+        };
+        let annotation = self.lease_annotation.as_ref().and_then(|annotation| annotation());
+        if let Some((key, text)) = annotation {
+            election_rules::annotate(&mut claimed, key, text);
+        }
         let sent = Instant::now();
-        let result = self.lease.create(&first).await;
-        Ok(self.on_written(result, sent)?.map_or(LeaseStep::NotHeld(None), LeaseStep::Held))
-    }
-
-    /// `None` if another client has written it.
-    fn on_written(
-        &mut self,
-        result: Result<Lease, WriteError>,
-        sent: Instant,
-    ) -> Result<Option<Instant>, WriteError> {
+        let result = match read {
+            Some(_) => self.lease.replace(&claimed).await,
+            None => self.lease.create(&claimed).await,
+        };
         match result {
             Ok(stored) => {
                 let record = stored.spec.clone().unwrap_or_default();
@@ -281,7 +256,7 @@ impl Election {
             return self.on_unreachable(&error.to_string());
         }
         let ElectionOptions { name, namespace, .. } = &self.options;
-        let [create, get, update] = self.options.rules();
+        let [create, get, update] = ["create", "get", "update"].map(|verb| self.lease.rule(verb));
         let message = format!(
             "not allowed to use leader Lease {namespace}/{name}, nothing is written: {}; \
              add to the role: {create}, {get}, {update}",

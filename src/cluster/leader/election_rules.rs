@@ -64,33 +64,20 @@ pub(super) fn holder(lease: &Lease) -> Option<&str> {
     (!holder.is_empty()).then_some(holder)
 }
 
-/// The number of leader transitions.
 pub(super) fn transitions(lease: &Lease) -> i32 {
     lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0)
 }
 
 /// A new Lease that this candidate holds.
 pub(super) fn new_lease(
-    name: &str,
-    namespace: &str,
+    metadata: ObjectMeta,
     identity: &str,
     duration: Duration,
     now: Timestamp,
 ) -> Lease {
-    let metadata = ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: Some(namespace.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let spec = LeaseSpec {
-        holder_identity: Some(identity.to_owned()),
-        lease_duration_seconds: Some(seconds(duration)),
-        acquire_time: Some(MicroTime(now)),
-        renew_time: Some(MicroTime(now)),
-        lease_transitions: Some(0),
-        ..LeaseSpec::default()
-    };
-    Lease { metadata, spec: Some(spec) }
+    let mut lease = acquired_lease(&Lease { metadata, spec: None }, identity, duration, now);
+    lease.spec.get_or_insert_default().lease_transitions = Some(0);
+    lease
 }
 
 /// The Lease, renewed or taken over by this candidate. Keeps the resourceVersion that was read, and all fields of other
@@ -172,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_takeover_counts_as_a_transition_and_a_renewal_does_not() {
-        let first = new_lease("lease", "ns", "a", LEASE, at(10));
+        let first = new_lease(ObjectMeta::default(), "a", LEASE, at(10));
         assert_eq!((holder(&first), transitions(&first)), (Some("a"), 0));
         let renewed = acquired_lease(&first, "a", LEASE, at(12));
         assert_eq!(transitions(&renewed), 0);
@@ -192,7 +179,7 @@ mod tests {
 
     #[test]
     fn fields_of_others_in_the_lease_stay() {
-        let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
+        let mut lease = new_lease(ObjectMeta::default(), "a", LEASE, at(10));
         lease.metadata.resource_version = Some("7".into());
         lease.metadata.labels = Some([("team".to_owned(), "load".to_owned())].into());
         lease.spec.get_or_insert_default().strategy = Some("OldestEmulationVersion".into());
@@ -206,7 +193,7 @@ mod tests {
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         let blind = Duration::from_secs(2);
-        let mut lease = new_lease("lease", "ns", "a", LEASE, at(10));
+        let mut lease = new_lease(ObjectMeta::default(), "a", LEASE, at(10));
         let mut observed = ObservedRecord::default();
         assert_eq!(observed.expires_at("b", LEASE), None, "no record was observed yet");
         observed.observe(spec(&lease), start, blind);

@@ -168,14 +168,9 @@ impl Fence {
                 Grant::Instant(end, _) => Some(end),
                 Grant::Always | Grant::Revoked => None,
             };
-            let expired = async {
-                match end {
-                    Some(end) => tokio::time::sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let expired = tokio::time::sleep_until(end.unwrap_or_else(Instant::now));
             tokio::select! {
-                () = expired => {}
+                () = expired, if end.is_some() => {}
                 _ = changes.changed() => {}
             }
         }

@@ -64,6 +64,7 @@ impl Heartbeat {
         recommender: &str,
         shard: Option<&str>,
         interval: Duration,
+        stats: Arc<WriteStats>,
     ) -> Self {
         let name = lease_name(recommender, shard);
         Self {
@@ -72,19 +73,13 @@ impl Heartbeat {
                 &name,
                 WriteKind::Heartbeat,
                 REQUEST_TIMEOUT,
+                stats,
             ),
             identity: identity.to_owned(),
             interval,
             access: Mutex::new(AccessReview::Unknown(ACCESS_NOT_REVIEWED.into())),
             last_written: Mutex::default(),
         }
-    }
-
-    /// Counts its writes in `stats`.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.lease.set_stats(stats);
-        self
     }
 
     /// Name of the Lease.

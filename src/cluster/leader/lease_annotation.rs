@@ -24,7 +24,6 @@ const TRIES: usize = 3;
 /// Why the annotation was not written. A conflict has its current value, which another client has set.
 type AnnotationError = UpdateError<Option<String>>;
 
-/// An annotation on one Lease.
 #[derive(Debug)]
 pub struct LeaseAnnotationStore {
     shared: Arc<Shared>,
@@ -45,29 +44,27 @@ struct Shared {
 
 impl LeaseAnnotationStore {
     /// The annotation `key` of this Lease. Sends no request yet.
-    pub fn new(client: Client, namespace: &str, name: &str, key: &'static str) -> Self {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        key: &'static str,
+        stats: Arc<WriteStats>,
+    ) -> Self {
         let shared = Shared {
             lease: ObjectClient::new(
                 Api::namespaced(client, namespace),
                 name,
                 WriteKind::DisruptionLedger,
                 REQUEST_TIMEOUT,
+                Arc::clone(&stats),
             ),
             key,
-            stats: Arc::default(),
+            stats,
             lease_lock: Arc::default(),
             cached: Arc::default(),
         };
         Self { shared: Arc::new(shared), runtime: None }
-    }
-
-    /// Counts its writes in `stats`.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        let shared = Arc::make_mut(&mut self.shared);
-        shared.lease.set_stats(Arc::clone(&stats));
-        shared.stats = stats;
-        self
     }
 
     /// Sends its requests on this runtime, to which the client must belong: that of the election. Both wait for the same
@@ -100,11 +97,7 @@ impl LeaseAnnotationStore {
         for _ in 0..TRIES {
             // Each attempt is a separate write: the process may have lost its lease since the last one.
             if permit.acquire().await.is_err() {
-                self.shared.stats.count(
-                    WriteKind::DisruptionLedger,
-                    WriteOutcome::NotLeader,
-                    Duration::ZERO,
-                );
+                self.shared.stats.count(WriteKind::DisruptionLedger, WriteOutcome::NotLeader);
                 return Err(WriteError::NotLeader.into());
             }
             let shared = Arc::clone(&self.shared);

@@ -2,16 +2,17 @@
 //!
 //! [`election_rules`] implements client-go's rules of an election, [`election`] runs one and grants or revokes the [`fence`].
 
-pub mod election;
-pub mod election_rules;
-pub mod fence;
-pub mod heartbeat;
+pub(crate) mod election;
+pub(crate) mod election_rules;
+pub(crate) mod fence;
+pub(crate) mod heartbeat;
 pub(crate) mod jitter;
-pub mod lease_annotation;
-pub mod webhook_lease;
+pub(crate) mod lease_annotation;
+pub(crate) mod webhook_lease;
 
 pub use election::{Election, ElectionOptions, ElectionState, LeaderState};
-pub use fence::{Fence, Term};
+pub use fence::Fence;
+pub(crate) use fence::Term;
 pub use heartbeat::{Heartbeat, HeartbeatResult};
-pub use lease_annotation::LeaseAnnotationStore;
-pub use webhook_lease::WebhookLease;
+pub(crate) use lease_annotation::LeaseAnnotationStore;
+pub(crate) use webhook_lease::WebhookLease;

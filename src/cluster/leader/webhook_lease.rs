@@ -19,7 +19,6 @@ use crate::cluster::{
 /// Upstream's delays between attempts.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
 
-/// Renews the Lease.
 #[derive(Debug)]
 pub struct WebhookLease {
     lease: ObjectClient<Lease>,
@@ -36,17 +35,11 @@ impl WebhookLease {
         name: &str,
         holder: &str,
         interval: Duration,
+        stats: Arc<WriteStats>,
     ) -> Self {
         let leases = Api::namespaced(client, namespace);
-        let lease = ObjectClient::new(leases, name, WriteKind::WebhookLease, interval);
+        let lease = ObjectClient::new(leases, name, WriteKind::WebhookLease, interval, stats);
         Self { lease, holder: holder.to_owned(), interval, annotation: None }
-    }
-
-    /// Counts its writes in `stats`.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.lease.set_stats(stats);
-        self
     }
 
     /// Sets an annotation that each renewal writes.

@@ -1,14 +1,9 @@
 //! Limits how many requests wait for an unresponsive service: for each service in total, and for each namespace. A few
 //! requests continue and detect when the service recovers; the others fail at once.
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    pin::pin,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, future::Future, pin::pin, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use plimsoll_core::scaling::MetricError;
@@ -23,10 +18,8 @@ const NAMESPACE_SHARE_DIVISOR: usize = 4;
 /// The minimum number of slow requests that a namespace may have, however few workers there are.
 const MIN_SLOW_PER_NAMESPACE: usize = 8;
 
-/// A request to a service for an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceCall<'a> {
-    /// Name or address of the service.
     pub service: &'a str,
     /// Kind of the service. For each namespace, services of one kind are counted together, whatever their addresses.
     pub kind: &'a str,
@@ -47,7 +40,6 @@ struct EndpointState {
     in_flight: usize,
     /// Requests in flight for longer than [`SLOW_AFTER`].
     slow: usize,
-    /// Consecutive requests that timed out.
     consecutive_timeouts: usize,
 }
 
@@ -58,7 +50,6 @@ impl EndpointState {
     }
 }
 
-/// The circuit breaker of all metric services.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     /// How many requests may wait for an unresponsive service.
@@ -78,10 +69,6 @@ impl CircuitBreaker {
     /// Creates a circuit breaker that lets at most `most` requests wait for an unresponsive service.
     pub fn new(most: usize) -> Self {
         Self { max_in_flight: most.max(1), entries: Mutex::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, EndpointState>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a request that takes `limit` at most. Fails at once if too many requests of its service or of its namespace are
@@ -113,7 +100,7 @@ impl CircuitBreaker {
     fn admit<'a>(&'a self, call: ServiceCall<'a>) -> Result<InFlightCall<'a>, MetricError> {
         let ServiceCall { service, kind, namespace } = call;
         let tenant = call.tenant();
-        let mut entries = self.lock();
+        let mut entries = self.entries.lock();
         let of = |key: &str| entries.get(key).copied().unwrap_or_default();
         let (of_service, of_tenant) = (of(service), of(&tenant));
         let EndpointState { in_flight, consecutive_timeouts: timeouts, .. } = of_service;
@@ -144,7 +131,7 @@ impl CircuitBreaker {
 
 impl InFlightCall<'_> {
     fn update_entries(&self, change: impl Fn(&mut EndpointState)) {
-        let mut entries = self.breaker.lock();
+        let mut entries = self.breaker.entries.lock();
         for key in [self.service, &self.tenant] {
             if let Some(entry) = entries.get_mut(key) {
                 change(entry);
@@ -165,7 +152,7 @@ impl Drop for InFlightCall<'_> {
             entry.in_flight = entry.in_flight.saturating_sub(1);
             entry.slow = entry.slow.saturating_sub(was_slow);
         });
-        let mut entries = self.breaker.lock();
+        let mut entries = self.breaker.entries.lock();
         let is_full = entries.len() > MAX_ENTRIES;
         for key in [self.service, &self.tenant] {
             let idle = entries.get(key).is_some_and(|entry| {
@@ -290,7 +277,7 @@ mod tests {
             wait_until_gone(task).await;
         }
         assert_eq!(fine("a").await, Ok(1));
-        assert!(breaker.lock().is_empty(), "nothing is left of requests that have ended");
+        assert!(breaker.entries.lock().is_empty(), "nothing is left of requests that have ended");
     }
 
     #[tokio::test(start_paused = true)]

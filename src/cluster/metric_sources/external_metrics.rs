@@ -26,18 +26,34 @@ pub async fn fetch_external_metric(
     timeout: Duration,
 ) -> Result<MetricValue, MetricError> {
     let path = API.path(namespace, metric, selector);
-    let mut total = Total::default();
+    let (mut series, mut sum, mut error) = (0_u64, Milli::default(), None);
+    // The timestamp of the first series, which is used for the sum.
+    let mut at: Option<Time> = None;
     let request = read_items(client, &path, Deadline::after(timeout), |item| {
-        match serde_json::from_slice::<Item>(item) {
-            Ok(item) => total.add(&item, metric),
+        let value = match serde_json::from_slice::<Item>(item) {
+            Ok(item) => {
+                if series == 0 {
+                    at = item.timestamp.map(Time::from);
+                }
+                series += 1;
+                API.parse_milli(item.value.as_ref(), metric)
+            }
             // An item that is not valid JSON ends the response.
             Err(why) if !why.is_data() => return Err(why),
-            Err(why) => total.fail(API.request_failed(format!("a value of {metric}: {why}"))),
+            Err(why) => Err(API.request_failed(format!("a value of {metric}: {why}"))),
+        };
+        match value {
+            Ok(value) => sum = sum.saturating_add(value),
+            Err(why) => drop(error.get_or_insert(why)),
         }
         Ok(())
     });
     request.await.map_err(|failure| API.unavailable(&failure))?;
-    total.into_value()
+    match error {
+        Some(error) => Err(error),
+        None if series == 0 => Err(API.no_values()),
+        None => Ok(MetricValue::Sum { sum, at }),
+    }
 }
 
 #[derive(Deserialize)]
@@ -46,39 +62,4 @@ struct Item {
     timestamp: Option<Timestamp>,
     #[serde(default)]
     value: Option<Value>,
-}
-
-/// The sum of the items so far.
-#[derive(Default)]
-struct Total {
-    series: u64,
-    sum: Milli,
-    /// The timestamp of the first series, which is used for the sum.
-    at: Option<Time>,
-    error: Option<MetricError>,
-}
-
-impl Total {
-    fn add(&mut self, item: &Item, metric: &str) {
-        if self.series == 0 {
-            self.at = item.timestamp.map(Time::from);
-        }
-        self.series += 1;
-        match API.parse_milli(item.value.as_ref(), metric) {
-            Ok(value) => self.sum = self.sum.saturating_add(value),
-            Err(error) => self.fail(error),
-        }
-    }
-
-    fn fail(&mut self, error: MetricError) {
-        self.error.get_or_insert(error);
-    }
-
-    fn into_value(self) -> Result<MetricValue, MetricError> {
-        match self {
-            Self { error: Some(error), .. } => Err(error),
-            Self { series: 0, .. } => Err(API.no_values()),
-            Self { sum, at, .. } => Ok(MetricValue::Sum { sum, at }),
-        }
-    }
 }

@@ -4,10 +4,11 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use hyper_util::client::proxy::matcher::Matcher;
+use parking_lot::Mutex;
 use plimsoll_storage::prometheus::transport::{ReloadingClient, is_loopback};
 use reqwest::{
     Client, Url,
@@ -34,26 +35,20 @@ pub(super) fn effective_tls_config(own: Option<&TlsConfig>, defaults: &TlsConfig
     }
 }
 
-/// How to connect to a recommender.
 pub(super) struct Endpoint {
-    /// The client to use.
     pub(super) client: Client,
-    /// The URL to connect to.
     pub(super) url: Url,
     /// The `Host` header, if it differs from the host of the URL.
     pub(super) host: Option<HeaderValue>,
 }
 
-/// The cached clients.
 pub(super) struct HttpClients {
-    /// The `User-Agent` header.
     user_agent: &'static str,
     limits: RequestLimits,
     proxies: Matcher,
     slots: Mutex<HashMap<ClientKey, ClientSlot>>,
 }
 
-/// The key of a cached client.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct ClientKey {
     /// `None` for plain HTTP.
@@ -61,12 +56,10 @@ struct ClientKey {
     route: Route,
 }
 
-/// How a client connects.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Route {
     /// Through the proxy of the environment variables.
     Proxied,
-    /// Directly.
     Direct,
     /// Directly to this host, although the URL has the name that its certificate must have. That name is sent as SNI, by
     /// which a server with several names selects its certificate.
@@ -83,7 +76,6 @@ impl HttpClients {
         Self { user_agent, limits, proxies: Matcher::from_env(), slots: Mutex::default() }
     }
 
-    /// The endpoint of a URL under a TLS configuration.
     pub(super) async fn endpoint(&self, tls: &TlsConfig, url: Url) -> Result<Endpoint, String> {
         let (route, url, host) = self.route(tls, url);
         let tls = (url.scheme() == "https").then(|| tls.clone());
@@ -118,7 +110,7 @@ impl HttpClients {
 
     fn client(&self, key: ClientKey) -> Arc<ReloadingClient> {
         let now = Instant::now();
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.slots.lock();
         if !slots.contains_key(&key) {
             slots.retain(|_, slot| now - slot.last_used < self.limits.idle_timeout);
         }

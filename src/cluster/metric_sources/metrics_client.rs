@@ -21,10 +21,8 @@ use plimsoll_core::{
     types::Time,
 };
 
-/// Concurrent requests for one object.
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 
-/// Fetches metric values.
 pub struct MetricsClient {
     client: Client,
     /// `None` if no Prometheus server is configured.
@@ -39,7 +37,6 @@ pub struct MetricsClient {
 /// Timeouts of metric requests. Prometheus and recommenders have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricTimeouts {
-    /// The timeout of a request to a metrics API.
     pub metrics_api: Duration,
     /// The timeout of all metrics of an object together. Without it, many that each respond just in time occupy the caller
     /// for all that time.
@@ -49,9 +46,7 @@ pub struct MetricTimeouts {
 /// What is known about the object that needs the values.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchContext<'a> {
-    /// Namespace of the object.
     pub namespace: &'a str,
-    /// The time at which queries are evaluated.
     pub now: Time,
     /// When the object last used values. Values from before are not used again.
     pub last_reconcile: Option<Time>,
@@ -72,7 +67,6 @@ impl MetricsClient {
         Self { client, promql, recommenders, recommender_tls, circuit_breaker, timeouts }
     }
 
-    /// Whether a Prometheus server is configured.
     pub const fn has_prometheus(&self) -> bool {
         self.promql.is_some()
     }
@@ -184,18 +178,17 @@ fn api_selector(metric: &str, selector: Option<&LabelSelector>) -> Result<Select
 mod tests {
     use std::{
         convert::Infallible,
-        future::{Pending, pending},
+        future::pending,
         sync::{
             Arc,
             atomic::{AtomicUsize, Ordering},
         },
-        task::{Context, Poll},
     };
 
     use http::{Request, Response};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
     use kube::client::Body;
-    use tower_service::Service;
+    use tower::service_fn;
 
     use super::*;
     use crate::cluster::metric_sources::external_recommender::RequestLimits;
@@ -203,30 +196,17 @@ mod tests {
     const CONTEXT: FetchContext<'_> =
         FetchContext { namespace: "shop", now: Time::from_secs(0), last_reconcile: None };
 
-    /// An API server that counts requests and never responds.
-    #[derive(Clone, Default)]
-    struct SilentServer(Arc<AtomicUsize>);
-
-    impl Service<Request<Body>> for SilentServer {
-        type Response = Response<Body>;
-        type Error = Infallible;
-        type Future = Pending<Result<Response<Body>, Infallible>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request<Body>) -> Self::Future {
-            self.0.fetch_add(1, Ordering::Relaxed);
-            pending()
-        }
-    }
-
-    fn metrics_client(server: &SilentServer, total: Option<Duration>) -> MetricsClient {
+    /// A client of an API server that counts requests and never responds.
+    fn metrics_client(requests: &Arc<AtomicUsize>, total: Option<Duration>) -> MetricsClient {
         let timeouts = MetricTimeouts { metrics_api: Duration::from_secs(10), total };
         let limits = RequestLimits::default();
         let recommenders = RecommenderClient::new("test", Arc::new(()), limits);
-        let client = Client::new(server.clone(), "default");
+        let requests = Arc::clone(requests);
+        let server = service_fn(move |_: Request<Body>| {
+            requests.fetch_add(1, Ordering::Relaxed);
+            pending::<Result<Response<Body>, Infallible>>()
+        });
+        let client = Client::new(server, "default");
         MetricsClient::new(client, None, recommenders, TlsConfig::default(), timeouts, 100)
     }
 
@@ -247,9 +227,9 @@ mod tests {
         let in_total = "timed out fetching all metrics of the object";
         let requests: Vec<_> = (0..12).map(|_| Ok(external(LabelSelector::default()))).collect();
         for (total, sent, too_late) in [(Some(Duration::from_secs(15)), 8, 8), (None, 12, 0)] {
-            let server = SilentServer::default();
-            let errors = errors(&metrics_client(&server, total), &requests).await;
-            assert_eq!(server.0.load(Ordering::Relaxed), sent, "{errors:?}");
+            let counted = Arc::default();
+            let errors = errors(&metrics_client(&counted, total), &requests).await;
+            assert_eq!(counted.load(Ordering::Relaxed), sent, "{errors:?}");
             let (own, cut) = errors.split_at(12 - too_late);
             assert!(cut.iter().all(|error| error == in_total), "{cut:?}");
             let api = "unable to fetch metrics from external metrics API: ";
@@ -259,8 +239,8 @@ mod tests {
 
     #[tokio::test]
     async fn errors_are_returned_in_the_order_of_the_requests() {
-        let server = SilentServer::default();
-        let client = metrics_client(&server, None);
+        let counted = Arc::default();
+        let client = metrics_client(&counted, None);
         let unknown = LabelSelectorRequirement {
             key: "app".to_owned(),
             operator: "Near".to_owned(),
@@ -280,6 +260,6 @@ mod tests {
             "no Prometheus server is configured: set --prometheus-address",
         ];
         assert_eq!(errors(&client, &requests).await, expected);
-        assert_eq!(server.0.load(Ordering::Relaxed), 0);
+        assert_eq!(counted.load(Ordering::Relaxed), 0);
     }
 }

@@ -5,7 +5,7 @@ mod circuit_breaker;
 pub mod external_metrics;
 pub mod external_recommender;
 mod http_clients;
-pub mod metrics_client;
+pub(crate) mod metrics_client;
 pub mod promql;
 pub mod resource_metrics;
 
@@ -26,7 +26,6 @@ struct MetricsApi {
 }
 
 impl MetricsApi {
-    /// The path of the metrics of a namespace.
     fn path(self, namespace: &str, resource: &str, selector: &str) -> String {
         use crate::cluster::list_stream::encode_query;
         let group = self.group;
@@ -41,12 +40,10 @@ impl MetricsApi {
         format!("{path}?labelSelector={}", encode_query(selector))
     }
 
-    /// The response has no items.
     fn no_values(self) -> MetricError {
         MetricError::Empty(self.name)
     }
 
-    /// The request failed, or its response is malformed.
     fn request_failed(self, why: impl std::fmt::Display) -> MetricError {
         MetricError::Failed(format!(
             "unable to fetch metrics from {} metrics API: {why}",
@@ -127,15 +124,5 @@ mod tests {
             let start = format!("unable to fetch metrics from external metrics API: {why}");
             assert!(message.starts_with(&start) && !message.contains('\n'), "{message}");
         }
-    }
-
-    #[test]
-    fn a_metric_name_is_encoded_as_one_path_segment() {
-        assert_eq!(
-            API.path("shop", "datadogmetric@shop:a/b", "app=web,tier in (a,b)"),
-            "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/datadogmetric%40shop%3Aa%2Fb\
-             ?labelSelector=app%3Dweb%2Ctier%20in%20%28a%2Cb%29"
-        );
-        assert!(API.path("shop", "a", "").ends_with("/shop/a"));
     }
 }

@@ -1,18 +1,14 @@
 //! Prometheus queries that return one number. Concurrent callers share one request, and a result is valid for one period
 //! for callers that have not used it yet.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{
     client::PrometheusClient,
     decode::{Interest, Labels, ResultType, SeriesVisitor},
     promql::Query,
-    schema::Dialect,
     selector::{LabelMatcher, LabelMatchers, MatchOperator},
 };
 use tokio::sync::{Mutex as Turns, Semaphore};
@@ -21,22 +17,6 @@ use plimsoll_core::{
     scaling::{MetricError, MetricValue},
     types::quantity::Quantity,
 };
-
-/// Checks whether a text is a query for [`PromqlCache::get`]; returns a one-line error. Accepts what only the server can
-/// check, such as functions of newer versions.
-pub fn check_query(text: &str) -> Result<(), String> {
-    check_query_in(text, Dialect::PromQl)
-}
-
-/// Like [`check_query`], for a server that is known to speak this dialect.
-pub fn check_query_in(text: &str, dialect: Dialect) -> Result<(), String> {
-    Query::validate(text, dialect).map_err(|why| why.to_string())
-}
-
-/// Whether each selector of a query has a matcher for this label.
-pub fn requires_label(query: &str, label: &str) -> bool {
-    Query::every_selector_has_label(query, label)
-}
 
 /// A namespace may use at most one of this many parts of the queries in flight.
 const NAMESPACE_SHARE: usize = 4;
@@ -182,7 +162,7 @@ impl PromqlCache {
     }
 
     fn slot(&self, query: &str, now: Time) -> Slot {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         let CacheState { slots, last_sweep } = &mut *cache;
         if last_sweep.is_none_or(|swept| !self.is_within(swept, now, 1)) {
             *last_sweep = Some(now);
@@ -225,7 +205,7 @@ impl PromqlCache {
 
     /// Limits the queries in flight of a namespace: slow ones of one namespace leave capacity for the others.
     fn namespace_permits(&self, namespace: &str) -> Arc<Semaphore> {
-        let mut by_namespace = self.in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_namespace = self.in_flight.lock();
         if let Some(permits) = by_namespace.get(namespace) {
             return Arc::clone(permits);
         }

@@ -87,7 +87,6 @@ struct Container<'a> {
     usage: Option<BTreeMap<Cow<'a, str>, Value>>,
 }
 
-/// The usage to read from each pod.
 #[derive(Clone, Copy)]
 struct RequestedUsage<'a> {
     resource: &'a str,

@@ -13,19 +13,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Errors of starting a server.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ServeError {
     /// Binding the address failed.
     #[error("cannot listen on {address}: {source}; set another address with {flag}")]
-    Bind {
-        /// The configured address.
-        address: String,
-        /// The flag that sets the address.
-        flag: &'static str,
-        /// The OS error.
-        source: io::Error,
-    },
+    Bind { address: String, flag: &'static str, source: io::Error },
 }
 
 /// Delay before the next accept after an error, such as running out of file descriptors.

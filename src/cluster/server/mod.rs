@@ -1,7 +1,6 @@
 //! HTTP servers: metrics and probes on a plain listener, and the admission webhook over TLS.
 
 mod admin;
-mod body;
 pub mod certificate;
 mod go_duration;
 mod listener;

@@ -1,11 +1,9 @@
 //! The readiness check. It runs on a blocking thread: it may wait for locks of the controllers, which the thread that
 //! serves probes must not do.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
 use super::routes::Probes;
@@ -44,21 +42,15 @@ impl ReadinessCheck {
             let checked = spawn_blocking(move || {
                 let _permit = permit;
                 let result = inner.probes.check_readiness();
-                inner.last().clone_from(&result);
+                inner.last.lock().clone_from(&result);
                 result
             });
             checked.await.ok()
         };
         match timeout(self.timeout, check).await {
             Ok(Some(result)) => result,
-            Ok(None) | Err(_) => self.inner.last().clone(),
+            Ok(None) | Err(_) => self.inner.last.lock().clone(),
         }
-    }
-}
-
-impl Inner {
-    fn last(&self) -> MutexGuard<'_, ReadinessResult> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,7 +70,7 @@ mod tests {
         }
 
         fn check_readiness(&self) -> ReadinessResult {
-            self.0.lock().expect("no panic").recv().unwrap_or(Ok(()))
+            self.0.lock().recv().unwrap_or(Ok(()))
         }
     }
 

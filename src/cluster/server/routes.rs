@@ -1,16 +1,17 @@
 //! Routes of the admin server.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures::{StreamExt as _, stream};
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
     header::{ALLOW, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
 };
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
 
-use super::{
-    body::Body, go_duration::go_duration, readiness::ReadinessCheck, scrape_pages::ScrapeRenderer,
-};
+use super::{go_duration::go_duration, readiness::ReadinessCheck, scrape_pages::ScrapeRenderer};
 
 /// Prometheus' text format.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -54,7 +55,6 @@ pub struct Stalled {
     pub last_activity: Duration,
 }
 
-/// The handlers of one listener.
 #[derive(Clone)]
 pub(super) struct Routes {
     renderer: ScrapeRenderer,
@@ -70,8 +70,10 @@ impl Routes {
     }
 }
 
-/// Handles a request.
-pub(super) async fn handle<B>(request: Request<B>, routes: Routes) -> Response<Body> {
+pub(super) async fn handle<B>(
+    request: Request<B>,
+    routes: Routes,
+) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
     let wants_body = request.method() == Method::GET;
     if !wants_body && request.method() != Method::HEAD {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
@@ -81,12 +83,13 @@ pub(super) async fn handle<B>(request: Request<B>, routes: Routes) -> Response<B
     match request.uri().path() {
         "/metrics" => {
             // A HEAD request needs no rendering.
-            let body = if wants_body {
-                Body::pages(routes.renderer.pages())
+            let pages = if wants_body {
+                routes.renderer.pages().left_stream()
             } else {
-                Body::unknown_length()
+                stream::empty().right_stream()
             };
-            let mut response = Response::new(body);
+            let pages = StreamBody::new(pages.map(|page| Ok(Frame::data(page))));
+            let mut response = Response::new(pages.boxed_unsync());
             response.headers_mut().insert(CONTENT_TYPE, METRICS);
             response
         }
@@ -124,8 +127,8 @@ pub(super) async fn handle<B>(request: Request<B>, routes: Routes) -> Response<B
     }
 }
 
-fn text(status: StatusCode, body: String) -> Response<Body> {
-    let mut response = Response::new(Body::whole(Some(body.into()), ()));
+fn text(status: StatusCode, body: String) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    let mut response = Response::new(Full::from(body).boxed_unsync());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, PLAIN);
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -31,24 +31,21 @@ use tokio::{io::BufReader, net::TcpStream, sync::watch, time::timeout};
 use tokio_rustls::TlsAcceptor;
 
 use self::{
-    body_budget::{BodyTimeouts, PeerBudget},
-    connections::{Activity, ConnectionCaps, Connections},
+    body_budget::PeerBudget,
+    connections::{Activity, Connections},
     handler::handle,
     review_runtime::ReviewRuntime,
 };
 use super::listener::{Listener, ServeError, drain_connections};
 
+pub(crate) use self::self_check::ServerTrust;
 pub use self::{
     body_budget::BodyBudget,
     handler::ReviewRoutes,
-    review::{
-        AdmissionDecision, AdmissionRequest, GroupVersionKind, GroupVersionResource, Reviewer,
-    },
+    review::{AdmissionDecision, AdmissionRequest, Reviewer},
     review_observer::{CompletedReview, ReviewObserver, ReviewStatus},
-    self_check::{SelfCheckError, ServerTrust, check_webhook},
-    tls::{
-        CipherSuites, MinVersion, ReloadableCertificate, TlsError, certified_key, server_config,
-    },
+    self_check::{SelfCheckError, check_webhook},
+    tls::{CipherSuites, MinVersion, ReloadableCertificate, certified_key, server_config},
 };
 
 /// Maximum size of a review: twice the largest object that etcd accepts and more, and upstream's limit.
@@ -128,13 +125,13 @@ impl WebhookServer {
     pub async fn bind(address: &str) -> Result<Self, ServeError> {
         let listener = Listener::bind(address, "--port").await?;
         let limits = WebhookLimits::default();
-        Ok(Self { listener, limits, budget: budget(&limits) })
+        Ok(Self { listener, limits, budget: BodyBudget::new(limits) })
     }
 
     /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: WebhookLimits) -> Self {
-        Self { limits, budget: budget(&limits), ..self }
+        Self { limits, budget: BodyBudget::new(limits), ..self }
     }
 
     /// The memory budget of request bodies.
@@ -156,11 +153,7 @@ impl WebhookServer {
     ) {
         let (shutdown_sender, closing) = watch::channel(());
         let acceptor = TlsAcceptor::from(Arc::new(tls));
-        let caps = ConnectionCaps {
-            total: self.limits.connections,
-            per_peer: self.limits.connections_per_peer,
-        };
-        let mut connections = Connections::new(caps, self.budget);
+        let mut connections = Connections::new(self.limits, self.budget);
         let runtime = ReviewRuntime::start();
         let handle = runtime.handle();
         let on_connection = |stream: TcpStream| {
@@ -188,10 +181,6 @@ impl WebhookServer {
     }
 }
 
-fn budget(limits: &WebhookLimits) -> Arc<BodyBudget> {
-    BodyBudget::new(limits.body_memory, limits.body_memory_per_peer)
-}
-
 struct Connection {
     acceptor: TlsAcceptor,
     reviews: Arc<ReviewRoutes>,
@@ -217,12 +206,10 @@ impl Connection {
             Err(_) => return reviews.observer().on_rejected("slow_handshake"),
         };
         let speaks_h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let timeouts =
-            BodyTimeouts { slow_after: limits.slow_body_after, timeout: limits.body_timeout };
         let request_activity = Arc::clone(&activity);
         let service = service_fn(move |request| {
             let (active_request, reservation) =
-                (Arc::clone(&request_activity).begin(), peer_budget.reserve(timeouts));
+                (Arc::clone(&request_activity).begin(), peer_budget.reserve());
             let response = handle(
                 request,
                 Arc::clone(&reviews),

@@ -13,10 +13,8 @@ use crate::cluster::{
     target::scale::{ObjectReference, Scale},
 };
 
-/// The scales that were fetched so far.
 pub(super) type KnownScales = HashMap<ObjectReference, Arc<Scale>>;
 
-/// Why a walk stopped early.
 #[derive(Debug)]
 enum WalkError {
     /// The scale of this object is not known yet.
@@ -79,7 +77,6 @@ pub(super) fn find_top_owner(
     }
 }
 
-/// The selector of one object.
 fn selector(
     controllers: &ControllerCache,
     scales: &KnownScales,
@@ -179,8 +176,6 @@ fn owner_identity(key: &ObjectReference) -> Box<str> {
     let group = group.or(key.group().ok()).filter(|group| !group.is_empty()).unwrap_or("core");
     format!("{group}/{}/{}", key.kind, key.name).into()
 }
-
-// === impl WalkError ===
 
 impl WalkError {
     fn into_resolution(

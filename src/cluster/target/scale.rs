@@ -2,7 +2,6 @@
 //! scale subresource.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,29 +16,35 @@ mod scale_cache;
 mod scale_subresource;
 
 use self::discovery::{ApiError, DiscoveryClient};
-pub use self::scale_cache::ScaleCache;
-pub use self::scale_subresource::{ScaleReadError, ScaleState, ScaleSubresource};
+pub(crate) use self::scale_cache::ScaleCache;
+pub use self::scale_subresource::ScaleReadError;
+pub(crate) use self::scale_subresource::{ScaleState, ScaleSubresource};
 use crate::cluster::cache::controllers::Owner;
 use crate::cluster::cache::selector::Selector;
-use crate::cluster::cache::ttl_cache::{Cached, FetchReason, TtlCache};
+use crate::cluster::cache::ttl_cache::{Cached, Fetch, FetchReason, TtlCache};
 use crate::cluster::write::RateLimiter;
 
-/// Waits until one more request may be sent.
-pub type RequestGate = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+/// Waits until one more request may be sent for this reason.
+pub type RequestGate = Arc<dyn Fn(FetchReason) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// A gate that waits for a rate limiter.
 pub fn request_gate(limiter: RateLimiter) -> RequestGate {
-    Arc::new(move || {
+    Arc::new(move |_| {
         let limiter = limiter.clone();
         Box::pin(async move { limiter.acquire().await })
     })
 }
 
-/// A gate that also lets all other requests of the rate limiter go first.
-pub fn low_priority_gate(limiter: RateLimiter) -> RequestGate {
-    Arc::new(move || {
+/// Like [`request_gate`], but a refresh, which no caller waits for, lets all other requests of the rate limiter go first.
+pub fn low_priority_refresh_gate(limiter: RateLimiter) -> RequestGate {
+    Arc::new(move |reason| {
         let limiter = limiter.clone();
-        Box::pin(async move { limiter.acquire_low_priority().await })
+        Box::pin(async move {
+            match reason {
+                FetchReason::Missing => limiter.acquire().await,
+                FetchReason::Refresh => limiter.acquire_low_priority().await,
+            }
+        })
     })
 }
 
@@ -137,8 +142,6 @@ enum ScaleSelector {
     Labels(BTreeMap<String, String>),
 }
 
-// === impl CacheLifetimes ===
-
 impl Default for CacheLifetimes {
     fn default() -> Self {
         Self {
@@ -152,8 +155,6 @@ impl Default for CacheLifetimes {
         }
     }
 }
-
-// === impl ObjectReference ===
 
 impl ObjectReference {
     /// A reference to an owner in that namespace.
@@ -174,28 +175,12 @@ impl ObjectReference {
     }
 }
 
-// === impl ScaleClient ===
-
-impl fmt::Debug for ScaleClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScaleClient").field("lifetimes", &self.lifetimes).finish_non_exhaustive()
-    }
-}
-
 impl ScaleClient {
     /// The client must not retry on its own: a failed request is repeated later anyway.
     pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
         let discovery = DiscoveryClient::new(client, gate, lifetimes);
-        let scales =
-            TtlCache::new(lifetimes.capacity).with_lifetime_growth(lifetimes.max_lifetime_factor);
-        Self { discovery, scales, owners: TtlCache::new(lifetimes.capacity), lifetimes }
-    }
-
-    /// Awaits this gate instead before requests that no caller waits for.
-    #[must_use]
-    pub fn with_low_priority_gate(mut self, gate: RequestGate) -> Self {
-        self.discovery = self.discovery.with_low_priority_gate(gate);
-        self
+        let scales = TtlCache::new(lifetimes.capacity, lifetimes.max_lifetime_factor);
+        Self { discovery, scales, owners: TtlCache::new(lifetimes.capacity, 1), lifetimes }
     }
 
     /// The scale of an object.
@@ -209,12 +194,9 @@ impl ScaleClient {
         self.scales.revalidate(key, self.lifetimes.missing, self.scale_fetcher(key)).await;
     }
 
-    fn scale_fetcher(
-        &self,
-        key: &ObjectReference,
-    ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<Scale>>> + Send + use<> {
+    fn scale_fetcher(&self, key: &ObjectReference) -> Fetch<Arc<Scale>> {
         let (discovery, lifetimes, key) = (self.discovery.clone(), self.lifetimes, key.clone());
-        move |reason| {
+        Box::new(move |reason| {
             let discovery = discovery.for_reason(reason);
             Box::pin(async move {
                 let scale = discovery.scale(&key).await;
@@ -228,11 +210,9 @@ impl ScaleClient {
                 let is_definite = !matches!(scale, Scale::Unavailable(_));
                 Cached { value: Arc::new(scale), lifetime, is_definite }
             })
-        }
+        })
     }
 }
-
-// === impl RawScale ===
 
 impl RawScale {
     fn into_scale(self, key: &ObjectReference) -> Scale {

@@ -47,7 +47,7 @@ struct Status<'a> {
 }
 
 impl FieldFilter {
-    /// `None` if only the server can evaluate the selector.
+    /// The filter that replaces the selector of a dedicated watch; `None` if only the server can evaluate it.
     pub fn parse(selector: Option<&str>) -> Option<Self> {
         let terms = selector.into_iter().flat_map(|text| text.split(','));
         terms

@@ -6,13 +6,13 @@ use std::{collections::VecDeque, fmt::Debug, time::Duration};
 use futures::{StreamExt as _, stream::BoxStream};
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{ListParams, VersionMatch, WatchEvent, WatchParams},
+    api::{ListParams, WatchEvent as ApiEvent, WatchParams},
     core::Status,
 };
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::WatchOptions;
+use super::{WatchOptions, watch_loop::WatchEvent};
 use crate::cluster::list_stream::error_message;
 
 /// Timeout of one page of a list, or of the start of a watch. The API server itself ends a list after a minute.
@@ -23,25 +23,6 @@ const WATCH_SECONDS: u32 = 290;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 /// Annotation of the bookmark after the last object of a streamed list.
 const INITIAL_EVENTS_END_ANNOTATION: &str = "k8s.io/initial-events-end";
-
-/// An event from the API server.
-#[derive(Debug)]
-pub(super) enum ListWatchEvent<O> {
-    /// A list begins.
-    Restart,
-    /// An object of the list, or one that was created or changed.
-    Object(O),
-    /// An object was deleted.
-    Deleted(O),
-    /// A page of a list arrived.
-    Page,
-    /// The list is complete.
-    Synced,
-    /// The server accepted a watch.
-    WatchStarted,
-    /// The watch has delivered all changes up to now.
-    Bookmark,
-}
 
 /// Why a request failed. The next call of [`ListWatch::next`] retries.
 #[derive(Debug, thiserror::Error)]
@@ -82,9 +63,8 @@ impl ListWatchError {
     }
 }
 
-type WatchStream<O> = BoxStream<'static, kube::Result<WatchEvent<O>>>;
+type WatchStream<O> = BoxStream<'static, kube::Result<ApiEvent<O>>>;
 
-/// The state of the requests.
 enum ListWatchState<O> {
     /// No list has started, or the last one has failed.
     Start,
@@ -115,8 +95,7 @@ where
         Self { api, options, streams_lists: streams, state: ListWatchState::Start }
     }
 
-    /// The next event.
-    pub async fn next(&mut self) -> Result<ListWatchEvent<O>, ListWatchError> {
+    pub async fn next(&mut self) -> Result<WatchEvent<O>, ListWatchError> {
         loop {
             if let Some(event) = self.step().await? {
                 return Ok(event);
@@ -125,33 +104,33 @@ where
     }
 
     /// One step, which may yield no event. Unless stated otherwise a failure starts over with a list.
-    async fn step(&mut self) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
+    async fn step(&mut self) -> Result<Option<WatchEvent<O>>, ListWatchError> {
         match std::mem::replace(&mut self.state, ListWatchState::Start) {
             ListWatchState::Start if self.streams_lists => {
                 self.state = ListWatchState::Streaming(self.start_watch("0", true).await?);
-                Ok(Some(ListWatchEvent::Restart))
+                Ok(Some(WatchEvent::Restarted))
             }
             ListWatchState::Start => {
                 self.state =
                     ListWatchState::Paging { objects: VecDeque::new(), next: None, version: None };
-                Ok(Some(ListWatchEvent::Restart))
+                Ok(Some(WatchEvent::Restarted))
             }
             ListWatchState::Paging { mut objects, next, version } => {
                 if let Some(object) = objects.pop_front() {
                     self.state = ListWatchState::Paging { objects, next, version };
-                    return Ok(Some(ListWatchEvent::Object(object)));
+                    return Ok(Some(WatchEvent::Applied(object)));
                 }
                 if let (None, Some(version)) = (&next, version) {
                     self.state = ListWatchState::Listed { version };
-                    return Ok(Some(ListWatchEvent::Synced));
+                    return Ok(Some(WatchEvent::Synced));
                 }
                 self.state = self.list_page(next).await?;
-                Ok(Some(ListWatchEvent::Page))
+                Ok(Some(WatchEvent::Responded))
             }
             ListWatchState::Listed { version } => match self.start_watch(&version, false).await {
                 Ok(events) => {
                     self.state = ListWatchState::Watching { events, version };
-                    Ok(Some(ListWatchEvent::WatchStarted))
+                    Ok(Some(WatchEvent::Responded))
                 }
                 Err(failure) => {
                     self.state = ListWatchState::Listed { version };
@@ -163,12 +142,16 @@ where
         }
     }
 
-    /// Requests a page.
     async fn list_page(
         &mut self,
         token: Option<String>,
     ) -> Result<ListWatchState<O>, ListWatchError> {
-        let parameters = self.options.list_params(token);
+        let parameters = ListParams {
+            field_selector: self.options.field_selector.clone(),
+            limit: Some(self.options.page_size),
+            continue_token: token,
+            ..ListParams::default()
+        };
         let result = timeout(ANSWER_LIMIT, self.api.list(&parameters)).await;
         let list = result
             .map_err(|_| ListWatchError::NoAnswer { request: "list", limit: ANSWER_LIMIT })?
@@ -181,13 +164,18 @@ where
         Ok(ListWatchState::Paging { objects: list.items.into(), next, version })
     }
 
-    /// Starts a watch.
     async fn start_watch(
         &mut self,
         version: &str,
         with_initial: bool,
     ) -> Result<WatchStream<O>, ListWatchError> {
-        let parameters = self.options.watch_params(with_initial);
+        let parameters = WatchParams {
+            field_selector: self.options.field_selector.clone(),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            send_initial_events: with_initial,
+            ..WatchParams::default()
+        };
         let result = timeout(ANSWER_LIMIT, self.api.watch(&parameters, version)).await;
         let events = result
             .map_err(|_| ListWatchError::NoAnswer {
@@ -198,52 +186,39 @@ where
         Ok(events.boxed())
     }
 
-    /// The next event of a streamed list.
     async fn next_initial_event(
         &mut self,
         mut events: WatchStream<O>,
-    ) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
-        match next_within_limit(&mut events).await? {
-            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-                self.state = ListWatchState::Streaming(events);
-                Ok(Some(ListWatchEvent::Object(object)))
+    ) -> Result<Option<WatchEvent<O>>, ListWatchError> {
+        let result = match next_within_limit(&mut events).await? {
+            Some(Ok(ApiEvent::Added(object) | ApiEvent::Modified(object))) => {
+                Ok(Some(WatchEvent::Applied(object)))
+            }
+            Some(Ok(ApiEvent::Bookmark(bookmark)))
+                if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END_ANNOTATION) =>
+            {
+                let version = bookmark.metadata.resource_version;
+                self.state = ListWatchState::Watching { events, version };
+                return Ok(Some(WatchEvent::Synced));
             }
             // No server sends deletions before the list is complete.
-            Some(Ok(WatchEvent::Deleted(_))) => {
-                self.state = ListWatchState::Streaming(events);
-                Ok(None)
+            Some(Ok(ApiEvent::Bookmark(_) | ApiEvent::Deleted(_))) => Ok(None),
+            Some(Ok(ApiEvent::Error(status))) if status.code == 410 => {
+                return Err(ListWatchError::Ended(status));
             }
-            Some(Ok(WatchEvent::Bookmark(bookmark))) => {
-                if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END_ANNOTATION) {
-                    self.state = ListWatchState::Watching {
-                        events,
-                        version: bookmark.metadata.resource_version,
-                    };
-                    return Ok(Some(ListWatchEvent::Synced));
-                }
-                self.state = ListWatchState::Streaming(events);
-                Ok(None)
-            }
-            Some(Ok(WatchEvent::Error(status))) => {
-                if status.code != 410 {
-                    self.state = ListWatchState::Streaming(events);
-                }
-                Err(ListWatchError::Ended(status))
-            }
-            Some(Err(why)) => {
-                self.state = ListWatchState::Streaming(events);
-                Err(ListWatchError::Stream(why))
-            }
-            None => Ok(None),
-        }
+            Some(Ok(ApiEvent::Error(status))) => Err(ListWatchError::Ended(status)),
+            Some(Err(why)) => Err(ListWatchError::Stream(why)),
+            None => return Ok(None),
+        };
+        self.state = ListWatchState::Streaming(events);
+        result
     }
 
-    /// The next change after the list.
     async fn next_change(
         &mut self,
         mut events: WatchStream<O>,
         version: String,
-    ) -> Result<Option<ListWatchEvent<O>>, ListWatchError> {
+    ) -> Result<Option<WatchEvent<O>>, ListWatchError> {
         let next = match next_within_limit(&mut events).await {
             Ok(next) => next,
             Err(failure) => {
@@ -253,18 +228,18 @@ where
             }
         };
         let (event, version) = match next {
-            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+            Some(Ok(ApiEvent::Added(object) | ApiEvent::Modified(object))) => {
                 let version = resource_version_of(&object)?;
-                (ListWatchEvent::Object(object), version)
+                (WatchEvent::Applied(object), version)
             }
-            Some(Ok(WatchEvent::Deleted(object))) => {
+            Some(Ok(ApiEvent::Deleted(object))) => {
                 let version = resource_version_of(&object)?;
-                (ListWatchEvent::Deleted(object), version)
+                (WatchEvent::deleted(&object), version)
             }
-            Some(Ok(WatchEvent::Bookmark(bookmark))) => {
-                (ListWatchEvent::Bookmark, bookmark.metadata.resource_version)
+            Some(Ok(ApiEvent::Bookmark(bookmark))) => {
+                (WatchEvent::Bookmark, bookmark.metadata.resource_version)
             }
-            Some(Ok(WatchEvent::Error(status))) => {
+            Some(Ok(ApiEvent::Error(status))) => {
                 if status.code != 410 {
                     self.state = ListWatchState::Watching { events, version };
                 }
@@ -295,33 +270,4 @@ async fn next_within_limit<T>(
 fn resource_version_of<O: Resource>(object: &O) -> Result<String, ListWatchError> {
     let version = object.resource_version().filter(|version| !version.is_empty());
     version.ok_or(ListWatchError::NoResourceVersion)
-}
-
-impl WatchOptions {
-    fn list_params(&self, token: Option<String>) -> ListParams {
-        // Without pages, the list comes from the server's cache.
-        let (resource_version, version_match) = match self.page_size {
-            Some(_) => (None, None),
-            None => (Some("0".to_owned()), Some(VersionMatch::NotOlderThan)),
-        };
-        ListParams {
-            label_selector: self.label_selector.clone(),
-            field_selector: self.field_selector.clone(),
-            limit: self.page_size,
-            continue_token: token,
-            version_match,
-            resource_version,
-            ..ListParams::default()
-        }
-    }
-
-    fn watch_params(&self, with_initial: bool) -> WatchParams {
-        WatchParams {
-            label_selector: self.label_selector.clone(),
-            field_selector: self.field_selector.clone(),
-            timeout: Some(WATCH_SECONDS),
-            bookmarks: true,
-            send_initial_events: with_initial,
-        }
-    }
 }

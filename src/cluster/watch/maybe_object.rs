@@ -20,11 +20,9 @@ use super::raw_object::ObjectHead;
 #[derive(Clone, Debug)]
 pub struct MaybeObject<K>(pub Result<K, InvalidObject>);
 
-/// An object that cannot be decoded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct InvalidObject {
-    /// What is invalid, and where.
     pub reason: String,
     /// Its metadata, as far as it can be decoded.
     pub metadata: Box<ObjectMeta>,
@@ -82,29 +80,5 @@ impl<K: Resource> Resource for MaybeObject<K> {
             Ok(object) => object.meta_mut(),
             Err(invalid) => &mut invalid.metadata,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use plimsoll_core::api::VerticalPodAutoscaler;
-
-    #[test]
-    fn an_unreadable_object_among_valid_ones_is_named() {
-        let text = r#"[
-            {"metadata":{"name":"a"},"spec":{"targetRef":{"kind":"Deployment","name":"a"}}},
-            {"metadata":{"name":"b","namespace":"n","resourceVersion":"7"},"spec":{"targetRef":5}},
-            {"metadata":{"name":"c"},"spec":{"targetRef":{"kind":"Deployment","name":"c"}}}
-        ]"#;
-        let list: Vec<MaybeObject<VerticalPodAutoscaler>> =
-            serde_json::from_str(text).expect("a list of three");
-        let names: Vec<_> = list.iter().map(|object| object.meta().name.as_deref()).collect();
-        assert_eq!(names, [Some("a"), Some("b"), Some("c")]);
-        assert!(list[0].0.is_ok() && list[2].0.is_ok());
-        let invalid = list[1].0.as_ref().expect_err("a number is no target");
-        assert!(invalid.reason.starts_with("invalid type: integer `5`"), "{invalid}");
-        assert!(!invalid.reason.contains("line"), "{invalid}");
-        assert_eq!(invalid.metadata.resource_version.as_deref(), Some("7"));
     }
 }

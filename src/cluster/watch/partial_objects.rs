@@ -1,13 +1,17 @@
-//! Pods, nodes and events reduced to the fields that are used: a twentieth of the memory of the full objects.
+//! Pods, nodes and events reduced to the fields that are used: a twentieth of the memory of the full objects. Fields have
+//! the names and the meaning of the API.
 
 use k8s_openapi::{
-    api::core::v1::{Event, Node, Pod},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    api::core::v1::{Event, Node, ObjectReference, Pod, Taint, Toleration},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time as MetaTime},
 };
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use plimsoll_core::{sizing::pod_annotations::BOOST, types::quantity::Quantity};
+use plimsoll_core::{
+    sizing::pod_annotations::BOOST,
+    types::{Time, quantity::Quantity},
+};
 
 /// A pod.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -24,53 +28,29 @@ pub struct PartialPod {
     pub status: PodStatus,
 }
 
-/// The spec of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    /// The regular containers.
     pub containers: Vec<Container>,
     /// Containers that run before the others, or alongside them if they always restart.
     pub init_containers: Vec<Container>,
-    /// The node that it is bound to.
     pub node_name: Option<Box<str>>,
-    /// Tolerations.
     pub tolerations: Vec<Toleration>,
 }
 
-/// A container of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Container {
-    /// Its name.
     pub name: Box<str>,
     /// `Always` on an init container makes it a sidecar.
     pub restart_policy: Option<Box<str>>,
-    /// Requests and limits.
     pub resources: Resources,
 }
 
-/// A toleration of a pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Toleration {
-    /// The taint key; `None` or empty matches every key.
-    pub key: Option<Box<str>>,
-    /// `Equal` (the default) or `Exists`.
-    pub operator: Option<Box<str>>,
-    /// The taint value.
-    pub value: Option<Box<str>>,
-    /// The taint effect; `None` or empty matches every effect.
-    pub effect: Option<Box<str>>,
-}
-
-/// Requests and limits.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Resources {
-    /// Requests.
     pub requests: ResourceAmounts,
-    /// Limits.
     pub limits: ResourceAmounts,
 }
 
@@ -78,40 +58,28 @@ pub struct Resources {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ResourceAmounts {
-    /// Cores.
     pub cpu: Option<Quantity>,
-    /// Bytes.
     pub memory: Option<Quantity>,
 }
 
-/// The status of a pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
-    /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`.
     pub phase: Option<Box<str>>,
-    /// Statuses of the regular containers, in any order.
     pub container_statuses: Vec<ContainerStatus>,
-    /// Statuses of the init containers.
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// When it became ready, if it is ready.
     #[serde(rename = "conditions", deserialize_with = "ready_since")]
-    pub ready_since: Option<plimsoll_core::types::Time>,
+    pub ready_since: Option<Time>,
 }
 
-/// The status of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
-    /// Its name.
-    pub name: Box<str>,
-    /// The number of restarts.
+    pub name: Arc<str>,
     pub restart_count: i32,
     /// The actual resources, which differ from the spec during a resize.
     pub resources: Option<Resources>,
-    /// The current state.
     pub state: ContainerState,
-    /// The state before the last restart.
     pub last_state: ContainerState,
 }
 
@@ -119,37 +87,33 @@ pub struct ContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// The container is running.
-    pub running: Option<Running>,
-    /// The container has terminated.
     pub terminated: Option<Terminated>,
-    /// The container is waiting to start.
     pub waiting: Option<Waiting>,
 }
 
-/// A running container.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Running {
-    /// When it started.
-    pub started_at: Option<Time>,
-}
-
-/// A terminated container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Terminated {
-    /// `OOMKilled`, `Error`, `Completed`.
     pub reason: Option<Box<str>>,
-    /// When it terminated.
+    pub started_at: Option<Time>,
     pub finished_at: Option<Time>,
 }
 
-/// A container that is waiting to start.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    #[serde(rename = "type")]
+    pub kind: Box<str>,
+    pub status: Box<str>,
+    pub reason: Box<str>,
+    pub message: Box<str>,
+    pub last_transition_time: Option<Time>,
+    pub observed_generation: Option<i64>,
+}
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Waiting {
-    /// `CrashLoopBackOff`, `ContainerCreating`.
     pub reason: Option<Box<str>>,
 }
 
@@ -160,55 +124,26 @@ pub struct PartialNode {
     /// Object metadata without annotations.
     #[serde(default, deserialize_with = "bare_metadata")]
     pub metadata: ObjectMeta,
-    /// Cordon and taints.
+    /// `spec`.
     #[serde(default)]
     pub spec: NodeSpec,
-    /// Allocatable resources and conditions.
+    /// `status`.
     #[serde(default)]
     pub status: NodeStatus,
 }
 
-/// The scheduling fields of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Whether it is cordoned.
     pub unschedulable: bool,
-    /// Taints.
     pub taints: Vec<Taint>,
 }
 
-/// A taint of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Taint {
-    /// The taint key.
-    pub key: Box<str>,
-    /// The taint value.
-    pub value: Option<Box<str>>,
-    /// `NoSchedule`, `PreferNoSchedule`, `NoExecute`.
-    pub effect: Box<str>,
-}
-
-/// The status of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
-    /// Resources available to pods.
     pub allocatable: ResourceAmounts,
-    /// `Ready` and others.
     pub conditions: Vec<Condition>,
-}
-
-/// One condition of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Condition {
-    /// The condition type.
-    #[serde(rename = "type")]
-    pub kind: Box<str>,
-    /// `True`, `False`, `Unknown`.
-    pub status: Box<str>,
 }
 
 impl PartialNode {
@@ -220,32 +155,16 @@ impl PartialNode {
     }
 }
 
-/// An event, with its annotations.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Event")]
 #[serde(rename_all = "camelCase")]
 pub struct PartialEvent {
-    /// Object metadata with annotations.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    /// The involved object.
     #[serde(default)]
-    pub involved_object: EventInvolvedObject,
-    /// The reason.
+    pub involved_object: ObjectReference,
     #[serde(default)]
     pub reason: Option<Box<str>>,
-}
-
-/// The involved object of an event.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct EventInvolvedObject {
-    /// Its kind.
-    pub kind: Option<Box<str>>,
-    /// Its namespace.
-    pub namespace: Option<Box<str>>,
-    /// Its name.
-    pub name: Option<Box<str>>,
 }
 
 /// The decoded part of an object's metadata. Leaves out managed fields, which are half the JSON of many objects.
@@ -257,8 +176,8 @@ struct Metadata {
     uid: Option<String>,
     resource_version: Option<String>,
     generation: Option<i64>,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
+    creation_timestamp: Option<MetaTime>,
+    deletion_timestamp: Option<MetaTime>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
@@ -307,18 +226,8 @@ fn boost_metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::E
 }
 
 /// When a pod became ready, from its conditions.
-fn ready_since<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<plimsoll_core::types::Time>, D::Error> {
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase", default)]
-    struct PodCondition {
-        #[serde(rename = "type")]
-        kind: Box<str>,
-        status: Box<str>,
-        last_transition_time: Option<plimsoll_core::types::Time>,
-    }
-    let mut conditions = Vec::<PodCondition>::deserialize(from)?.into_iter();
+fn ready_since<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
+    let mut conditions = Vec::<Condition>::deserialize(from)?.into_iter();
     let ready =
         conditions.find(|condition| &*condition.kind == "Ready" && &*condition.status == "True");
     Ok(ready.map(|condition| condition.last_transition_time.unwrap_or_default()))

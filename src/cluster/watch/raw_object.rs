@@ -19,13 +19,11 @@ pub(super) struct RawObject<K> {
 /// The part that is decoded of every object.
 #[derive(Deserialize)]
 pub(super) struct ObjectHead {
-    /// Object metadata.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
 }
 
 impl<K> RawObject<K> {
-    /// The JSON of the object.
     pub fn json(&self) -> &Arc<str> {
         &self.json
     }

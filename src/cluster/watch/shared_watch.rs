@@ -1,16 +1,12 @@
 //! One watch for all controllers of a process that need the same kind: the server sends each change once, and every
 //! subscriber decodes the fields that it needs.
 
-use std::{
-    collections::HashMap,
-    fmt::{self, Debug},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::future::{BoxFuture, join_all};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
@@ -27,7 +23,6 @@ const SUBSCRIBER_BUFFER: usize = 8;
 /// Controllers start together: waiting briefly gets them one list instead of one each.
 const STARTUP_DELAY: Duration = Duration::from_millis(50);
 
-/// The channel of a subscriber.
 type Subscriber = mpsc::Sender<WatchEvent<Arc<str>>>;
 
 /// The running watches, by the URL of the resource.
@@ -39,14 +34,6 @@ struct SharedWatches(Mutex<HashMap<String, mpsc::UnboundedSender<Subscriber>>>);
 pub struct WatchFactory {
     client: Client,
     shared_watches: Option<Arc<SharedWatches>>,
-}
-
-impl Debug for WatchFactory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchFactory")
-            .field("shared", &self.shared_watches.is_some())
-            .finish_non_exhaustive()
-    }
 }
 
 impl WatchFactory {
@@ -94,12 +81,6 @@ pub struct WatchSource<K> {
     pub(super) shared_watch: Option<SharedWatch>,
 }
 
-impl<K> Debug for WatchSource<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchSource").field("api", &self.api).finish_non_exhaustive()
-    }
-}
-
 impl<K> From<Api<MaybeObject<K>>> for WatchSource<K> {
     fn from(api: Api<MaybeObject<K>>) -> Self {
         Self { api, shared_watch: None }
@@ -118,14 +99,6 @@ pub(super) struct SharedWatch {
 }
 
 impl SharedWatch {
-    /// The filter that replaces the server-side selectors of a dedicated watch; `None` if only the server can evaluate them.
-    pub fn client_side_filter(options: &WatchOptions) -> Option<FieldFilter> {
-        match options.label_selector {
-            Some(_) => None,
-            None => FieldFilter::parse(options.field_selector.as_deref()),
-        }
-    }
-
     /// Receives events until dropped.
     pub async fn subscribe<K>(self, filter: FieldFilter, sink: &mut impl WatchSink<MaybeObject<K>>)
     where
@@ -148,7 +121,7 @@ impl SharedWatch {
 
     fn join(self, mut subscriber: Subscriber) {
         let Self { watches, resource_url, start } = self;
-        let mut running = watches.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = watches.0.lock();
         if let Some(joins) = running.get(&resource_url) {
             match joins.send(subscriber) {
                 Ok(()) => return,

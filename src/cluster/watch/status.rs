@@ -1,11 +1,8 @@
 //! The status of a watch for readiness, metrics and logs.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 /// The number of invalid objects that are tracked by name. A cluster with more of them has another problem, and they are
@@ -29,7 +26,6 @@ struct State {
     stats: WatchStats,
     /// Errors of invalid objects, by namespace and name.
     unreadable: HashMap<(String, String), Unreadable>,
-    /// The number of the current list.
     list: u64,
     /// Whether the last event was an error.
     failing: bool,
@@ -58,8 +54,6 @@ pub struct WatchStats {
     pub invalid: u64,
     /// Objects that are invalid now.
     pub invalid_now: usize,
-    /// The last invalid object (`namespace/name`) and its error.
-    pub last_invalid: Option<(String, String)>,
     /// When the API server last sent anything: an object, a page, a bookmark, or the start of a watch.
     pub last_response: Option<Instant>,
     /// Whether lists are streamed. False once the server has refused that.
@@ -88,14 +82,14 @@ impl WatchStatus {
 
     /// Whether nothing has been received since the last error, or for ten minutes: cached objects may be old.
     pub fn is_failing(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         state.failing || state.stats.last_response.is_some_and(|at| at.elapsed() > STALL_TIMEOUT)
     }
 
     /// How long the watch loop has been stuck, if that is longer than the timeout of any of its requests. The loop makes
     /// progress while the API server is down too, because all requests have timeouts.
     pub fn stalled_for(&self) -> Option<Duration> {
-        let last_activity = self.lock().last_activity;
+        let last_activity = self.state.lock().last_activity;
         last_activity.map(|at| at.elapsed()).filter(|since| *since > STALL_TIMEOUT)
     }
 
@@ -107,37 +101,32 @@ impl WatchStatus {
 
     /// The current statistics.
     pub fn stats(&self) -> WatchStats {
-        self.lock().stats.clone()
+        self.state.lock().stats.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The watch has started.
     pub(super) fn on_start(&self) {
-        self.lock().last_activity = Some(Instant::now());
+        self.state.lock().last_activity = Some(Instant::now());
     }
 
     pub(super) fn on_restart(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.record_activity();
         state.list += 1;
     }
 
     /// The server has responded, and may still have changes to send.
     pub(super) fn on_response(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stats.last_response = Some(state.record_activity());
     }
 
     /// The server has sent all changes up to now.
     pub(super) fn on_bookmark(&self) {
-        self.lock().record_response();
+        self.state.lock().record_response();
     }
 
     pub(in crate::cluster) fn on_synced(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.record_response();
         state.stats.lists += 1;
         let list = state.list;
@@ -149,7 +138,7 @@ impl WatchStatus {
 
     /// A valid object was received, or one was deleted.
     pub(in crate::cluster) fn on_event(&self, namespace: &str, name: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.record_response();
         state.stats.objects += 1;
         // Builds the key only if there is something to find.
@@ -160,10 +149,9 @@ impl WatchStatus {
     }
 
     pub(super) fn on_invalid_object(&self, namespace: &str, name: &str, reason: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.record_response();
         state.stats.invalid += 1;
-        state.stats.last_invalid = Some((format!("{namespace}/{name}"), reason.to_owned()));
         let list = state.list;
         let is_below_limit = state.unreadable.len() < MAX_INVALID_TRACKED;
         let key = (namespace.to_owned(), name.to_owned());
@@ -192,7 +180,7 @@ impl WatchStatus {
     }
 
     pub(in crate::cluster) fn on_error(&self, error: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.record_activity();
         state.stats.errors += 1;
         state.stats.last_error = Some(error.to_owned());
@@ -206,7 +194,7 @@ impl WatchStatus {
     }
 
     pub(super) fn on_streaming_refused(&self, error: &str) {
-        self.lock().stats.streams_lists = false;
+        self.state.lock().stats.streams_lists = false;
         tracing::info!(
             feed = self.name,
             error,

@@ -1,10 +1,6 @@
 //! Runs a watch for as long as it is needed, and recovers from all errors.
 
-use std::{
-    fmt::Debug,
-    hash::{BuildHasher as _, RandomState},
-    time::Duration,
-};
+use std::{fmt::Debug, time::Duration};
 
 use kube::{
     Api, Resource, ResourceExt as _,
@@ -14,9 +10,12 @@ use serde::de::DeserializeOwned;
 
 use super::{
     ObjectChange, WatchOptions,
-    list_watch::{ListWatch, ListWatchError, ListWatchEvent},
+    list_watch::{ListWatch, ListWatchError},
 };
-use crate::cluster::watch::{maybe_object::MaybeObject, status::WatchStatus};
+use crate::cluster::{
+    leader::jitter,
+    watch::{maybe_object::MaybeObject, status::WatchStatus},
+};
 
 /// A streamed list that ends before it is complete would otherwise be requested again immediately, forever.
 const BROKEN_LIST_PAUSE: Duration = Duration::from_secs(1);
@@ -33,29 +32,35 @@ const MAX_RELIST_PAUSE: Duration = Duration::from_secs(30);
 /// The pause when the backoff returns none.
 const ERROR_PAUSE: Duration = Duration::from_secs(30);
 
-/// An event of a watch.
 #[derive(Clone, Debug)]
 pub(super) enum WatchEvent<O> {
-    /// A list begins.
     Restarted,
     /// An object was listed, created or changed.
     Applied(O),
-    /// An object was deleted.
-    Deleted { namespace: String, name: String, uid: Option<String> },
-    /// The list is complete.
+    Deleted {
+        namespace: String,
+        name: String,
+        uid: Option<String>,
+    },
     Synced,
     /// The server responded without a change: a page, or the start of a watch.
     Responded,
     /// All changes up to now have been delivered.
     Bookmark,
-    /// An error, as a message.
     Failed(String),
     /// The server refuses streamed lists, as a message.
     StreamingRefused(String),
 }
 
 impl<O> WatchEvent<O> {
-    /// Maps the object of the event.
+    pub fn deleted(object: &O) -> Self
+    where
+        O: Resource,
+    {
+        let (namespace, name) = namespace_and_name(object);
+        Self::Deleted { namespace, name, uid: object.uid() }
+    }
+
     pub fn map_object<P>(self, read: impl FnOnce(O) -> WatchEvent<P>) -> WatchEvent<P> {
         match self {
             Self::Applied(object) => read(object),
@@ -72,7 +77,6 @@ impl<O> WatchEvent<O> {
 
 /// Receives the events of a watch. The watch waits until the sink has handled each event.
 pub(super) trait WatchSink<O>: Send {
-    /// Handles the next event.
     fn on_event(&mut self, event: WatchEvent<O>) -> impl Future<Output = ()> + Send;
 }
 
@@ -83,7 +87,6 @@ pub(super) struct CallbackSink<'a, F> {
 }
 
 impl<'a, F> CallbackSink<'a, F> {
-    /// A sink for both.
     pub fn new(status: &'a WatchStatus, apply: F) -> Self {
         status.on_start();
         Self { status, apply }
@@ -144,7 +147,9 @@ pub(super) async fn watch_forever<O>(
         match watch_until_expired(api, options, streams, sink).await {
             WatchEnd::Expired { has_delivered } => {
                 expired = if has_delivered { 0 } else { expired + 1 };
-                tokio::time::sleep(relist_pause(expired)).await;
+                // Random, so that the watches of a process do not list together.
+                let pause = jitter::backoff(expired + 1, BASE_RELIST_PAUSE, MAX_RELIST_PAUSE);
+                tokio::time::sleep(pause).await;
             }
             WatchEnd::StreamingRefused(why) => {
                 sink.on_event(WatchEvent::StreamingRefused(why)).await;
@@ -154,15 +159,6 @@ pub(super) async fn watch_forever<O>(
     }
 }
 
-/// The pause before a relist, after this many watches in a row that delivered nothing before their resource version expired.
-/// Half of it is random, so that the watches of a process do not list together.
-fn relist_pause(expired: u32) -> Duration {
-    let pause = BASE_RELIST_PAUSE.saturating_mul(1 << expired.min(10)).min(MAX_RELIST_PAUSE);
-    let jitter = RandomState::new().hash_one(expired) as f64 / u64::MAX as f64;
-    pause.mul_f64(0.5 + jitter / 2.0)
-}
-
-/// Why a watch has to start over.
 enum WatchEnd {
     /// The resource version has expired. Resuming from it would fail forever.
     Expired {
@@ -192,36 +188,31 @@ where
         let event = requests.next().await;
         let is_change = matches!(
             event,
-            Ok(ListWatchEvent::Object(_) | ListWatchEvent::Deleted(_) | ListWatchEvent::Bookmark)
+            Ok(WatchEvent::Applied(_) | WatchEvent::Deleted { .. } | WatchEvent::Bookmark)
         );
         if is_change && !is_listing {
             has_delivered = true;
             pauses.reset();
         }
         match event {
-            Ok(ListWatchEvent::Restart) => {
-                if is_listing && streams {
-                    let why = "streamed list ended before it was complete".to_owned();
-                    sink.on_event(WatchEvent::Failed(why)).await;
-                    tokio::time::sleep(BROKEN_LIST_PAUSE).await;
+            Ok(event) => {
+                match event {
+                    WatchEvent::Restarted => {
+                        if is_listing && streams {
+                            let why = "streamed list ended before it was complete".to_owned();
+                            sink.on_event(WatchEvent::Failed(why)).await;
+                            tokio::time::sleep(BROKEN_LIST_PAUSE).await;
+                        }
+                        is_listing = true;
+                    }
+                    WatchEvent::Synced => {
+                        (is_listing, has_listed) = (false, true);
+                        pauses.reset();
+                    }
+                    _ => {}
                 }
-                is_listing = true;
-                sink.on_event(WatchEvent::Restarted).await;
+                sink.on_event(event).await;
             }
-            Ok(ListWatchEvent::Object(object)) => sink.on_event(WatchEvent::Applied(object)).await,
-            Ok(ListWatchEvent::Deleted(object)) => {
-                let (namespace, name) = namespace_and_name(&object);
-                sink.on_event(WatchEvent::Deleted { namespace, name, uid: object.uid() }).await;
-            }
-            Ok(ListWatchEvent::Synced) => {
-                (is_listing, has_listed) = (false, true);
-                pauses.reset();
-                sink.on_event(WatchEvent::Synced).await;
-            }
-            Ok(ListWatchEvent::Page | ListWatchEvent::WatchStarted) => {
-                sink.on_event(WatchEvent::Responded).await;
-            }
-            Ok(ListWatchEvent::Bookmark) => sink.on_event(WatchEvent::Bookmark).await,
             Err(failure) => {
                 let message = failure.to_string();
                 sink.on_event(WatchEvent::Failed(message.clone())).await;
@@ -247,7 +238,7 @@ where
     }
 }
 
-pub(super) fn namespace_and_name<K: Resource>(object: &K) -> (String, String) {
+fn namespace_and_name<K: Resource>(object: &K) -> (String, String) {
     let metadata = object.meta();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     (text(&metadata.namespace), text(&metadata.name))

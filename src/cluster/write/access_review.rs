@@ -12,7 +12,6 @@ use kube::{
     core::Status,
 };
 
-/// The number of concurrent reviews.
 const MAX_CONCURRENT_REVIEWS: usize = 8;
 /// Timeout of one review. After it the result is unknown.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);

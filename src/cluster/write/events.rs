@@ -2,10 +2,9 @@
 //! than can be written.
 
 use std::{
-    fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -32,7 +31,6 @@ use crate::cluster::{
     },
 };
 
-/// Maximum number of queued events.
 const QUEUE_CAPACITY: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// How often a drain checks the queue.
@@ -40,33 +38,23 @@ const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum length of a message; the server rejects longer ones.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-/// The object that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvolvedObject {
     /// `v1`, or `group/version`.
     pub api_version: &'static str,
-    /// Its kind.
     pub kind: &'static str,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its UID.
     pub uid: String,
 }
 
-/// An event to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDetails {
-    /// The object.
     pub involved_object: InvolvedObject,
-    /// Whether its type is `Warning`.
     pub is_warning: bool,
     /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// The message.
     pub message: String,
-    /// When it happened.
     pub at: Time,
 }
 
@@ -76,11 +64,8 @@ pub struct EventRecorder {
     queue: mpsc::Sender<EventDetails>,
     /// Events that are queued or being written.
     waiting: Arc<AtomicUsize>,
-    dropped: Arc<AtomicU64>,
 }
 
-/// Writes the queued events.
-#[derive(Debug)]
 pub struct EventWriter {
     queue: mpsc::Receiver<EventDetails>,
     waiting: Arc<AtomicUsize>,
@@ -88,17 +73,10 @@ pub struct EventWriter {
     sender: EventSender,
 }
 
-/// Sends events to the API server.
 pub struct EventSender {
     client: Client,
     stats: Arc<WriteStats>,
     component: &'static str,
-}
-
-impl fmt::Debug for EventSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventSender").field("component", &self.component).finish_non_exhaustive()
-    }
 }
 
 /// Creates a queue and its writer. `component` is the source of the events.
@@ -110,8 +88,7 @@ pub fn event_recorder(
 ) -> (EventRecorder, EventWriter) {
     let (sender, queue) = mpsc::channel(QUEUE_CAPACITY);
     let waiting = Arc::<AtomicUsize>::default();
-    let events =
-        EventRecorder { queue: sender, waiting: Arc::clone(&waiting), dropped: Arc::default() };
+    let events = EventRecorder { queue: sender, waiting: Arc::clone(&waiting) };
     let sender = EventSender::new(client, stats, component);
     (events, EventWriter { queue, waiting, permit, sender })
 }
@@ -122,7 +99,6 @@ impl EventRecorder {
         self.waiting.fetch_add(1, Ordering::AcqRel);
         if self.queue.try_send(event).is_err() {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
-            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -131,11 +107,6 @@ impl EventRecorder {
         while self.waiting.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
         }
-    }
-
-    /// The number of dropped events.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -165,10 +136,9 @@ impl EventSender {
         Self { client, stats, component }
     }
 
-    /// Writes an event.
     pub async fn send(&self, permit: &dyn WritePermit, details: EventDetails) {
         if permit.acquire().await.is_err() {
-            self.stats.count(WriteKind::Event, WriteOutcome::NotLeader, Duration::ZERO);
+            self.stats.count(WriteKind::Event, WriteOutcome::NotLeader);
             return;
         }
         let object = details.involved_object.clone();

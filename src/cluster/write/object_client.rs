@@ -35,26 +35,24 @@ where
     K: kube::Resource + k8s_openapi::Resource + Clone + Debug + Serialize + DeserializeOwned,
 {
     /// For the object of that name. Its writes are counted as of this kind.
-    pub fn new(api: Api<K>, name: &str, kind: WriteKind, timeout: Duration) -> Self {
-        Self { api, name: name.to_owned(), kind, timeout, stats: Arc::default() }
+    pub fn new(
+        api: Api<K>,
+        name: &str,
+        kind: WriteKind,
+        timeout: Duration,
+        stats: Arc<WriteStats>,
+    ) -> Self {
+        Self { api, name: name.to_owned(), kind, timeout, stats }
     }
 
-    /// Counts writes in `stats`.
-    pub fn set_stats(&mut self, stats: Arc<WriteStats>) {
-        self.stats = stats;
-    }
-
-    /// The client that sends the requests.
     pub fn client(&self) -> Client {
         self.api.clone().into_client()
     }
 
-    /// Name of the object.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its name and namespace.
     pub fn metadata(&self) -> ObjectMeta {
         ObjectMeta {
             name: Some(self.name.clone()),
@@ -71,7 +69,15 @@ where
         if verb == "create" { rule } else { rule.for_name(&self.name) }
     }
 
-    /// The stored object, if there is one.
+    /// What to do about an error of a request: if RBAC forbids it, allow it, or `alternative`.
+    pub fn access_hint(&self, error: &WriteError, alternative: &str) -> String {
+        if error.code() != Some(403) {
+            return String::new();
+        }
+        let rules = ["get", "patch", "create"].map(|verb| self.rule(verb).to_string());
+        format!("; allow {}, or {alternative}", rules.join(", "))
+    }
+
     pub async fn get(&self) -> Result<Option<K>, WriteError> {
         read_with_timeout(self.timeout, self.api.get_opt(&self.name)).await
     }
@@ -104,7 +110,6 @@ where
         self.write(self.api.replace(&self.name, &parameters, object)).await
     }
 
-    /// Patches the object.
     pub async fn patch<P: Serialize + Debug>(&self, patch: &Patch<P>) -> Result<K, WriteError> {
         let parameters = PatchParams::default();
         self.write(self.api.patch(&self.name, &parameters, patch)).await

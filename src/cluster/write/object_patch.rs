@@ -16,10 +16,8 @@ use crate::cluster::write::{
     write_context::{REQUEST_LIMIT, WriteContext, WriteError},
 };
 
-/// The part of an object to patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectPatchTarget {
-    /// The status.
     Status,
     /// Everything else.
     Object,
@@ -41,12 +39,12 @@ impl WriteContext<'_> {
             body["metadata"] = json!({});
         }
         body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
-        let (kind, subresource) = match target {
-            ObjectPatchTarget::Status => (WriteKind::Status, Some("status")),
-            ObjectPatchTarget::Object => (WriteKind::Object, None),
+        let kind = match target {
+            ObjectPatchTarget::Status => WriteKind::Status,
+            ObjectPatchTarget::Object => WriteKind::Object,
         };
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let place = (namespace, metadata.name.as_deref().unwrap_or_default(), subresource);
+        let place = (namespace, metadata.name.as_deref().unwrap_or_default());
         let patch = Patch::Merge(body);
         let response = self.patch::<K>(kind, REQUEST_LIMIT, place, patch).await?;
         serde_json::from_slice(response.success()?)

@@ -49,7 +49,6 @@ pub struct PrepaidPermit {
 }
 
 impl PrepaidPermit {
-    /// A permit with this many tokens.
     pub fn new(permit: Permit, tokens: usize) -> Self {
         Self { permit, tokens: AtomicUsize::new(tokens) }
     }

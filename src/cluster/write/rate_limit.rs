@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// client-go's defaults for a rate and a burst of zero.
@@ -52,29 +52,21 @@ impl RateLimiter {
 
     /// Whether low-priority work would delay nothing: no caller waits, and at least half a burst is left.
     pub fn has_spare_capacity(&self) -> bool {
-        self.waiting() == 0
-            && self.inner.bucket.try_lock().is_ok_and(|mut bucket| {
-                bucket.refill(Instant::now());
-                bucket.rate.is_none() || bucket.tokens >= bucket.burst / 2.0
-            })
+        self.spare_bucket().is_some()
     }
 
     /// Waits for spare capacity, and takes one token. Callers of [`Self::acquire`] are served first, and half a burst is
     /// left for them.
     pub async fn acquire_low_priority(&self) {
-        while !self.try_take_spare_token() {
+        while self.spare_bucket().is_none_or(|mut bucket| bucket.take(Instant::now()).is_err()) {
             tokio::time::sleep(LOW_PRIORITY_POLL_INTERVAL).await;
         }
     }
 
-    fn try_take_spare_token(&self) -> bool {
-        self.waiting() == 0
-            && self.inner.bucket.try_lock().is_ok_and(|mut bucket| {
-                bucket.refill(Instant::now());
-                let least = (bucket.burst / 2.0).max(1.0);
-                (bucket.rate.is_none() || bucket.tokens >= least)
-                    && bucket.take(Instant::now()).is_ok()
-            })
+    fn spare_bucket(&self) -> Option<MutexGuard<'_, Bucket>> {
+        let mut bucket = (self.waiting() == 0).then(|| self.inner.bucket.try_lock().ok())??;
+        bucket.refill(Instant::now());
+        (bucket.rate.is_none() || bucket.tokens >= bucket.burst / 2.0).then_some(bucket)
     }
 
     /// The number of waiting callers.

@@ -11,14 +11,12 @@ use http_body_util::BodyExt as _;
 use kube::{Client, client::Body, core::Status};
 use plimsoll_storage::WritePermit;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::{
     stats::{WriteKind, WriteOutcome, WriteStats},
     write_context::{ErrorResponse, WriteError},
 };
 
-/// Sends a read, with a timeout.
 pub(crate) async fn read_with_timeout<T>(
     limit: Duration,
     request: impl Future<Output = kube::Result<T>>,
@@ -57,7 +55,7 @@ pub(crate) async fn exchange(
     request: Request<Body>,
 ) -> Result<Reply, WriteError> {
     if permit.acquire().await.is_err() {
-        stats.count(kind, WriteOutcome::NotLeader, Duration::ZERO);
+        stats.count(kind, WriteOutcome::NotLeader);
         return Err(WriteError::NotLeader);
     }
     let sent = read_with_timeout(limit, send(client, request));
@@ -70,13 +68,12 @@ async fn count_write<T>(
     request: impl Future<Output = Result<T, WriteError>>,
     code: impl FnOnce(&T) -> u16,
 ) -> Result<T, WriteError> {
-    let sent = Instant::now();
     let result = request.await;
     let outcome = match &result {
         Ok(response) => WriteOutcome::Code(code(response)),
         Err(error) => error.code().map_or(WriteOutcome::NoResponse, WriteOutcome::Code),
     };
-    stats.count(kind, outcome, sent.elapsed());
+    stats.count(kind, outcome);
     result
 }
 

@@ -1,10 +1,8 @@
-//! Counts writes by kind and outcome, with their duration.
+//! Counts writes by kind and outcome.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
 
 /// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +40,15 @@ pub enum WriteKind {
 }
 
 impl WriteKind {
+    pub(super) fn subresource(self) -> Option<&'static str> {
+        match self {
+            Self::Status => Some("status"),
+            Self::Resize => Some("resize"),
+            Self::Replicas => Some("scale"),
+            _ => None,
+        }
+    }
+
     /// The label value of this kind in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -85,39 +92,20 @@ impl std::fmt::Display for WriteOutcome {
     }
 }
 
-/// Counts of one kind with one outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteCount {
-    /// Number of writes.
-    pub writes: u64,
-    /// Their total duration, from sending to the response.
-    pub total_duration: Duration,
-}
-
-/// Counts by kind and outcome, since the start of the process.
+/// Numbers of writes by kind and outcome, since the start of the process.
 #[derive(Debug, Default)]
 pub struct WriteStats {
-    counts: Mutex<BTreeMap<(WriteKind, WriteOutcome), WriteCount>>,
+    counts: Mutex<BTreeMap<(WriteKind, WriteOutcome), u64>>,
 }
 
 impl WriteStats {
     /// Counts one write.
-    pub fn count(&self, kind: WriteKind, outcome: WriteOutcome, took: Duration) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry((kind, outcome)).or_default();
-        count.writes += 1;
-        count.total_duration += took;
+    pub fn count(&self, kind: WriteKind, outcome: WriteOutcome) {
+        *self.counts.lock().entry((kind, outcome)).or_default() += 1;
     }
 
     /// All counts, ordered by kind and outcome.
-    pub fn counts(&self) -> Vec<(WriteKind, WriteOutcome, WriteCount)> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.iter().map(|(&(kind, outcome), &count)| (kind, outcome, count)).collect()
-    }
-
-    /// The counts of one kind with one outcome.
-    pub fn get(&self, kind: WriteKind, outcome: WriteOutcome) -> WriteCount {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.get(&(kind, outcome)).copied().unwrap_or_default()
+    pub fn counts(&self) -> BTreeMap<(WriteKind, WriteOutcome), u64> {
+        self.counts.lock().clone()
     }
 }

@@ -3,13 +3,14 @@
 use std::{
     future::Future,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use kube::Client;
+use parking_lot::Mutex;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::time::Instant;
 use tokio::{
@@ -19,9 +20,7 @@ use tokio::{
 
 use crate::cluster::write::{
     Permit, StatusPatch, StatusSource, UpdateError, VpaWriteResult, WriteContext, WriteError,
-    WriteStats,
-    vpa_status::{self, PatchTarget, REQUEST_LIMIT},
-    workqueue::WorkQueue,
+    WriteStats, stats::WriteKind, vpa_status, workqueue::WorkQueue,
 };
 
 /// How often a key is retried immediately after a conflict, before other keys are served.
@@ -43,7 +42,6 @@ struct Inner {
     source: Arc<dyn StatusSource>,
     stats: Arc<WriteStats>,
     workers: usize,
-    request_timeout: Duration,
     queue: Mutex<WorkQueue>,
     /// Whether the last completed write failed.
     failing: AtomicBool,
@@ -55,12 +53,6 @@ struct Inner {
     key_added: Notify,
     /// Notified when a key has been handled.
     key_settled: Notify,
-}
-
-impl std::fmt::Debug for StatusQueue {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StatusQueue").field("len", &self.len()).finish_non_exhaustive()
-    }
 }
 
 /// What to do with a key that a worker has handled.
@@ -79,14 +71,14 @@ impl StatusQueue {
         permit: Permit,
         workers: usize,
         source: Arc<dyn StatusSource>,
+        stats: Arc<WriteStats>,
     ) -> Self {
         let inner = Inner {
             client,
             permit,
             source,
-            stats: Arc::default(),
+            stats,
             workers: workers.max(1),
-            request_timeout: REQUEST_LIMIT,
             queue: Mutex::default(),
             failing: AtomicBool::new(false),
             annotations_failing: AtomicBool::new(false),
@@ -97,34 +89,16 @@ impl StatusQueue {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Counts its writes in `stats`. Call it before the first clone.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.stats = stats;
-        }
-        self
-    }
-
-    /// Overrides the request timeout of thirty seconds. Call it before the first clone.
-    #[must_use]
-    pub fn with_request_timeout(mut self, limit: Duration) -> Self {
-        if let Some(inner) = Arc::get_mut(&mut self.inner) {
-            inner.request_timeout = limit;
-        }
-        self
-    }
-
     /// Queues a key, unless it is queued already. `last_written` is when its status was last written, if known. The patch is
     /// requested from the source when the key is due.
     pub fn push(&self, key: ObjectKey, last_written: Option<Time>) {
-        self.inner.queue().push(key, last_written);
+        self.inner.queue.lock().push(key, last_written);
         self.inner.key_added.notify_one();
     }
 
     /// The number of keys that are queued or being written.
     pub fn len(&self) -> usize {
-        self.inner.queue().len()
+        self.inner.queue.lock().len()
     }
 
     /// Whether all statuses are written.
@@ -174,10 +148,6 @@ impl StatusQueue {
 }
 
 impl Inner {
-    fn queue(&self) -> MutexGuard<'_, WorkQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn run_worker(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
         loop {
             let key = tokio::select! {
@@ -188,10 +158,10 @@ impl Inner {
             let result = self.write_status(&key, &stopped).await;
             let now = Instant::now();
             match result {
-                DeliveryResult::Done => self.queue().done(&key),
-                DeliveryResult::Requeue => self.queue().requeue(&key),
+                DeliveryResult::Done => self.queue.lock().done(&key),
+                DeliveryResult::Requeue => self.queue.lock().requeue(&key),
                 DeliveryResult::RetryAfter(at_least) => {
-                    self.queue().requeue_after(&key, now, at_least);
+                    self.queue.lock().requeue_after(&key, now, at_least);
                 }
             }
             self.key_added.notify_one();
@@ -204,7 +174,7 @@ impl Inner {
         loop {
             self.permit.fence().acquired().await;
             let wakeup = {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 let now = Instant::now();
                 if let Some(key) = queue.pop(now) {
                     // One push wakes one worker, so each worker that takes a key wakes the next.
@@ -215,14 +185,9 @@ impl Inner {
                 }
                 queue.next_wakeup(now)
             };
-            let due = async {
-                match wakeup {
-                    Some(wakeup) => tokio::time::sleep_until(wakeup).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due = tokio::time::sleep_until(wakeup.unwrap_or_else(Instant::now));
             tokio::select! {
-                () = due => {}
+                () = due, if wakeup.is_some() => {}
                 () = self.key_added.notified() => {}
             }
         }
@@ -238,7 +203,7 @@ impl Inner {
                 return DeliveryResult::Requeue;
             }
             let Some(patch) = self.source.next_patch(key) else { return DeliveryResult::Done };
-            let result = self.send(&patch, PatchTarget::Status).await;
+            let result = self.send(&patch, WriteKind::Status).await;
             self.source.on_result(key, &result);
             let pause = self.apply_retry_after(&result);
             match result {
@@ -274,11 +239,11 @@ impl Inner {
     async fn write_annotations(&self, key: &ObjectKey, stopped: &watch::Receiver<bool>) {
         while let Some(patch) = self.source.next_annotation_patch(key) {
             if *stopped.borrow()
-                || (self.draining.load(Ordering::Relaxed) && self.queue().has_ready())
+                || (self.draining.load(Ordering::Relaxed) && self.queue.lock().has_ready())
             {
                 return self.source.on_annotation_result(key, &Err(WriteError::NotLeader.into()));
             }
-            let result = self.send(&patch, PatchTarget::Annotations).await;
+            let result = self.send(&patch, WriteKind::Annotations).await;
             self.source.on_annotation_result(key, &result);
             self.apply_retry_after(&result);
             match result {
@@ -303,10 +268,10 @@ impl Inner {
         }
     }
 
-    async fn send(&self, patch: &StatusPatch, target: PatchTarget) -> VpaWriteResult {
-        let Self { client, permit, stats, request_timeout, .. } = self;
+    async fn send(&self, patch: &StatusPatch, kind: WriteKind) -> VpaWriteResult {
+        let Self { client, permit, stats, .. } = self;
         let writer = WriteContext { client, permit, stats, field_manager: patch.field_manager };
-        vpa_status::try_write(writer, patch, target, *request_timeout).await
+        vpa_status::try_write(writer, patch, kind).await
     }
 
     /// Pauses the queue for the server's `Retry-After`: the server is overloaded for all keys, not for one.
@@ -317,7 +282,7 @@ impl Inner {
         };
         let pause = retry_after.unwrap_or_default().min(MAX_PAUSE);
         if !pause.is_zero() {
-            self.queue().pause(Instant::now() + pause);
+            self.queue.lock().pause(Instant::now() + pause);
         }
         pause
     }

@@ -1,37 +1,18 @@
 //! Writes the status of a VerticalPodAutoscaler, or its annotations.
 
-use std::time::Duration;
-
-use kube::{
-    Client,
-    api::{Api, Patch},
-};
+use kube::api::{Api, Patch};
 use plimsoll_core::types::ObjectKey;
-use plimsoll_storage::WritePermit;
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
     request::read_with_timeout,
-    stats::{WriteKind, WriteStats},
-    write_context::{UpdateError, WriteContext, WriteError},
+    stats::WriteKind,
+    write_context::{LONG_REQUEST_LIMIT, UpdateError, WriteContext, WriteError},
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-/// Long for a write of a few kilobytes; an unresponsive server must not block a worker for ever.
-pub const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// The field manager of a recommender.
 pub const RECOMMENDER_FIELD_MANAGER: &str = "plimsoll-recommender";
-
-/// The part of an object to patch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PatchTarget {
-    /// The status.
-    Status,
-    /// Annotations that belong to the status.
-    Annotations,
-    /// The annotation with the updater's state.
-    UpdaterState,
-}
 
 /// A patch of a status, or of annotations that belong to it.
 #[derive(Clone, Debug)]
@@ -68,22 +49,11 @@ pub trait StatusSource: Send + Sync {
     fn on_annotation_result(&self, _key: &ObjectKey, _outcome: &VpaWriteResult) {}
 }
 
-/// Writes one status: a merge patch that applies only to the resource version that it was made from.
-pub async fn write_status(
-    client: &Client,
-    permit: &dyn WritePermit,
-    patch: &StatusPatch,
-) -> VpaWriteResult {
-    let stats = &WriteStats::default();
-    let writer = WriteContext { client, permit, stats, field_manager: patch.field_manager };
-    try_write(writer, patch, PatchTarget::Status, REQUEST_LIMIT).await
-}
-
-pub(super) async fn try_write(
+/// Sends a patch, which applies only to the resource version that it was made from.
+pub async fn try_write(
     writer: WriteContext<'_>,
     patch: &StatusPatch,
-    target: PatchTarget,
-    limit: Duration,
+    kind: WriteKind,
 ) -> VpaWriteResult {
     let StatusPatch { key, resource_version, body, .. } = patch;
     let mut body = body.clone();
@@ -92,18 +62,14 @@ pub(super) async fn try_write(
     };
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     metadata["resourceVersion"] = json!(resource_version);
-    let (kind, subresource) = match target {
-        PatchTarget::Status => (WriteKind::Status, Some("status")),
-        PatchTarget::Annotations => (WriteKind::Annotations, None),
-        PatchTarget::UpdaterState => (WriteKind::UpdaterState, None),
-    };
-    let place = (&*key.namespace, &*key.name, subresource);
-    let sent = writer.patch::<VerticalPodAutoscaler>(kind, limit, place, Patch::Merge(body));
+    let place = (&*key.namespace, &*key.name);
+    let sent =
+        writer.patch::<VerticalPodAutoscaler>(kind, LONG_REQUEST_LIMIT, place, Patch::Merge(body));
     match sent.await?.resource_version() {
         Err(WriteError::Conflict(why)) => {
             let client = writer.client.clone();
             let api = Api::<VerticalPodAutoscaler>::namespaced(client, &key.namespace);
-            match read_with_timeout(limit, api.get_opt(&key.name)).await {
+            match read_with_timeout(LONG_REQUEST_LIMIT, api.get_opt(&key.name)).await {
                 Ok(Some(current)) => Err(UpdateError::Conflict(Box::new(current))),
                 Ok(None) => Err(WriteError::NotFound.into()),
                 // It changed, and reading it failed.

@@ -109,29 +109,16 @@ pub struct WebhookConfigWriter {
 
 impl WebhookConfigWriter {
     /// A writer of this configuration.
-    pub fn new(client: Client, desired: DesiredWebhook) -> Self {
+    pub fn new(client: Client, desired: DesiredWebhook, stats: Arc<WriteStats>) -> Self {
         let kind = WriteKind::WebhookConfig;
-        let configuration = ObjectClient::new(Api::all(client), NAME, kind, REQUEST_LIMIT);
+        let configuration = ObjectClient::new(Api::all(client), NAME, kind, REQUEST_LIMIT, stats);
         Self { configuration, desired }
-    }
-
-    /// Counts its writes in `stats`.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.configuration.set_stats(stats);
-        self
     }
 
     /// The error of [`Self::ensure`] in one line, with what to do about it.
     pub fn describe(&self, error: &WriteError) -> String {
-        let rules = ["get", "patch", "create"].map(|verb| self.configuration.rule(verb));
-        let rules = rules.map(|rule| rule.to_string()).join(", ");
-        let hint = match error.code() {
-            Some(403) => format!(
-                "; allow {rules}, or register the webhook manually and set --register-webhook=false"
-            ),
-            _ => String::new(),
-        };
+        let alternative = "register the webhook manually and set --register-webhook=false";
+        let hint = self.configuration.access_hint(error, alternative);
         format!("failed to write webhook configuration {NAME}: {error}{hint}")
     }
 

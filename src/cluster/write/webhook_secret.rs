@@ -30,31 +30,20 @@ const PREVIOUS_KEYS: [&str; 3] = ["previous.crt", "previous.key", "previous-auth
 /// All CA certificates, for users who register the webhook by other means.
 const CA_BUNDLE_KEY: &str = "ca.crt";
 
-/// The certificates in the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCertificates {
     /// One or two certificates, the newest first.
     pub pairs: Vec<IssuedCertificate>,
-    /// Whether a certificate was issued just now.
     pub was_renewed: bool,
 }
 
-/// Manages the Secret.
 #[derive(Debug)]
 pub struct CertificateSecret(ObjectClient<Secret>);
 
 impl CertificateSecret {
-    /// Manages the Secret of this name.
-    pub fn new(client: Client, namespace: &str, name: &str) -> Self {
+    pub fn new(client: Client, namespace: &str, name: &str, stats: Arc<WriteStats>) -> Self {
         let secrets = Api::namespaced(client, namespace);
-        Self(ObjectClient::new(secrets, name, WriteKind::Certificate, REQUEST_LIMIT))
-    }
-
-    /// Counts its writes in `stats`.
-    #[must_use]
-    pub fn with_stats(mut self, stats: Arc<WriteStats>) -> Self {
-        self.0.set_stats(stats);
-        self
+        Self(ObjectClient::new(secrets, name, WriteKind::Certificate, REQUEST_LIMIT, stats))
     }
 
     /// Reads the certificates, and renews them if they are due.
@@ -125,12 +114,7 @@ impl CertificateSecret {
 
     /// The error of [`Self::ensure`] in one line, with what to do about it.
     pub fn describe(&self, error: &WriteError) -> String {
-        let rules = ["get", "patch", "create"].map(|verb| self.0.rule(verb));
-        let rules = rules.map(|rule| rule.to_string()).join(", ");
-        let hint = match error.code() {
-            Some(403) => format!("; allow {rules}, or mount certificates (--tls-cert-file)"),
-            _ => String::new(),
-        };
+        let hint = self.0.access_hint(error, "mount certificates (--tls-cert-file)");
         let secret = &self.0;
         format!(
             "failed to read or write Secret {secret} with the webhook's certificate: {error}{hint}"

@@ -5,7 +5,8 @@ use plimsoll_core::types::ObjectKey;
 use serde_json::json;
 
 use crate::cluster::write::{
-    vpa_status::{PatchTarget, REQUEST_LIMIT, StatusPatch, VpaWriteResult, try_write},
+    stats::WriteKind,
+    vpa_status::{StatusPatch, VpaWriteResult, try_write},
     write_context::{UpdateError, WriteContext, WriteError},
 };
 
@@ -39,7 +40,7 @@ pub async fn write_vpa_annotation(
         field_manager: writer.field_manager,
     };
     for _ in 0..TRIES {
-        let written = try_write(writer, &patch, PatchTarget::UpdaterState, REQUEST_LIMIT).await;
+        let written = try_write(writer, &patch, WriteKind::UpdaterState).await;
         let Err(UpdateError::Conflict(current)) = written else { return written };
         let annotations = current.metadata.annotations.as_ref();
         let stored = annotations.and_then(|annotations| annotations.get(update.key));

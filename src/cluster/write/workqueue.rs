@@ -78,7 +78,6 @@ impl WorkQueue {
         Some(key)
     }
 
-    /// Whether another key is ready.
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -131,7 +130,6 @@ impl WorkQueue {
         self.paused = self.paused.max(Some(until));
     }
 
-    /// The number of keys that are queued or being written.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

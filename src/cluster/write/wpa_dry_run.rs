@@ -8,7 +8,6 @@ use serde_json::json;
 
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
-/// The field manager.
 const FIELD_MANAGER: &str = "plimsoll-dry-run";
 
 /// Sets `spec.dryRun` and no other field. Needs no lease: it is a user's own change of the spec, as with `kubectl patch`.

@@ -20,6 +20,8 @@ use crate::cluster::write::{
 
 /// Long for a write of a few kilobytes; an unresponsive server must not block a worker for ever.
 pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(15);
+/// Like [`REQUEST_LIMIT`], for pods and VerticalPodAutoscalers.
+pub(super) const LONG_REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// The context of a write.
 #[derive(Clone, Copy)]
@@ -32,12 +34,6 @@ pub struct WriteContext<'a> {
     pub stats: &'a WriteStats,
     /// The field manager.
     pub field_manager: &'static str,
-}
-
-impl std::fmt::Debug for WriteContext<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WriteContext").finish_non_exhaustive()
-    }
 }
 
 /// Why a request failed, mostly a write.
@@ -66,12 +62,10 @@ pub enum WriteError {
     Malformed(String),
 }
 
-/// An error that the server responded with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorResponse {
     /// The HTTP status code.
     pub code: u16,
-    /// The server's message.
     pub message: String,
     /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
@@ -222,12 +216,12 @@ impl WriteContext<'_> {
         exchange(self.client, self.permit, (self.stats, kind), limit, request).await
     }
 
-    /// Patches an object, or a subresource of it.
+    /// Patches an object, or the subresource of this kind of writes.
     pub(super) async fn patch<K: kube::Resource<DynamicType = ()>>(
         self,
         kind: WriteKind,
         limit: Duration,
-        (namespace, name, subresource): (&str, &str, Option<&str>),
+        (namespace, name): (&str, &str),
         patch: Patch<Value>,
     ) -> Result<Reply, WriteError> {
         let parameters = PatchParams {
@@ -235,15 +229,15 @@ impl WriteContext<'_> {
             ..PatchParams::default()
         };
         let requests = kube::core::Request::new(K::url_path(&(), Some(namespace)));
-        let request = match subresource {
+        let request = match kind.subresource() {
             None => requests.patch(name, &parameters, &patch),
             Some(subresource) => requests.patch_subresource(subresource, name, &parameters, &patch),
         };
-        let verb = match subresource {
-            None => "patch",
-            Some("status") => "patch_status",
-            Some("scale") => "patch_scale",
-            Some(_) => "patch_subresource",
+        let verb = match kind {
+            WriteKind::Status => "patch_status",
+            WriteKind::Replicas => "patch_scale",
+            WriteKind::Resize => "patch_subresource",
+            _ => "patch",
         };
         self.send(kind, limit, verb, request).await
     }
@@ -277,8 +271,8 @@ impl WriteContext<'_> {
             "metadata": {"resourceVersion": scale.metadata.resource_version},
             "spec": {"replicas": to},
         }));
-        let scale = (namespace, name, Some("scale"));
-        let sent = self.patch::<Deployment>(WriteKind::Replicas, REQUEST_LIMIT, scale, patch);
+        let place = (namespace, name);
+        let sent = self.patch::<Deployment>(WriteKind::Replicas, REQUEST_LIMIT, place, patch);
         sent.await?.success().map(|_| true)
     }
 }

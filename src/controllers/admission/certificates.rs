@@ -240,8 +240,8 @@ impl AdmissionController {
         let secret = &self.config.certificates.secret;
         let spec =
             CertificateSpec { names: self.config.server_names.clone(), lifetime: secret.lifetime };
-        let writer = CertificateSecret::new(self.client.clone(), &secret.namespace, &secret.name)
-            .with_stats(self.write_stats.clone());
+        let (client, stats) = (self.client.clone(), self.write_stats.clone());
+        let writer = CertificateSecret::new(client, &secret.namespace, &secret.name, stats);
         let stored = writer
             .ensure(&self.permit, &spec, now)
             .await

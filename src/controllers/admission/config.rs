@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use crate::{
     cluster::{
-        server::webhook::{CipherSuites, MinVersion, WebhookLimits},
+        server::webhook::{CipherSuites, MinVersion},
         write::webhook_config::{self, WebhookClientConfig},
     },
     controllers::runtime::config::{Address, ProcessConfig},
@@ -49,8 +49,6 @@ pub struct AdmissionConfig {
     pub max_boost: Option<Quantity>,
     /// How long the webhook keeps serving after shutdown was requested, until clients stop sending requests.
     pub shutdown_delay: Duration,
-    /// Resource limits per client.
-    pub limits: WebhookLimits,
 }
 
 /// TLS settings.

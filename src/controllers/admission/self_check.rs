@@ -138,8 +138,8 @@ impl AdmissionController {
             &lease_config.name,
             &election_rules::hostname(),
             lease_config.interval,
-        )
-        .with_stats(Arc::clone(&self.write_stats));
+            Arc::clone(&self.write_stats),
+        );
         let mut last_renewal = Instant::now();
         let mut last_failure: Option<String> = None;
         loop {

@@ -9,14 +9,11 @@ use std::{
 
 use async_trait::async_trait;
 use kube::ResourceExt as _;
-use plimsoll_storage::prometheus::schema::Dialect;
+use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
 use super::{AdmissionController, vpa_reviewer::response_status, watches::TargetKey};
 use crate::{
-    cluster::{
-        metric_sources::promql::{check_query, check_query_in},
-        server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
-    },
+    cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
     controllers::watermark::scaling_gates::read_annotations,
 };
 use plimsoll_core::{
@@ -130,8 +127,8 @@ fn validate_queries(
             ));
             continue;
         }
-        let Err(error) = check_query(query) else { continue };
-        if check_query_in(query, Dialect::MetricsQl).is_ok() {
+        let Err(error) = Query::validate(query, Dialect::PromQl) else { continue };
+        if Query::validate(query, Dialect::MetricsQl).is_ok() {
             result.warnings.push(format!(
                 "annotation {key}: only VictoriaMetrics supports this query; Prometheus would fail with: {error}"
             ));
@@ -141,7 +138,7 @@ fn validate_queries(
             path: format!("metadata.annotations[{key}]"),
             error_type: FieldErrorType::Invalid,
             value: Some(format!("{query:?}")),
-            detail: error,
+            detail: error.to_string(),
         });
     }
 }

@@ -14,9 +14,7 @@ use plimsoll_storage::{Error, SaveReport, Writer};
 use tokio::time::timeout;
 
 use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken, storage_loader::POLL_INTERVAL};
-use crate::cluster::{
-    cache::deleted_vpas::deleted_vpas, server_time::server_time, target::scale::RequestGate,
-};
+use crate::cluster::{cache::deleted_vpas::deleted_vpas, server_time::server_time};
 use plimsoll_core::recommender::{
     HistoryState,
     system_clock_check::{ClockDoubt, ClockEvidence, StoredTimes, TOLERANCE},
@@ -294,12 +292,7 @@ impl Recommender {
         let removed = writer.collect_garbage(&expired, &self.permit).await?;
         // The watch may lag behind and not know of new VPAs: verify with the API server that they are deleted.
         let keys = without_vpa.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let limiter = self.permit.limiter().clone();
-        let rate_limit: RequestGate = Arc::new(move || {
-            let limiter = limiter.clone();
-            Box::pin(async move { limiter.acquire().await })
-        });
-        let deleted = deleted_vpas(&self.client, &rate_limit, keys).await;
+        let deleted = deleted_vpas(&self.client, self.permit.limiter(), keys).await;
         if deleted.is_empty() {
             return Ok(removed);
         }

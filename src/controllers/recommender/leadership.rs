@@ -36,9 +36,13 @@ impl Recommender {
             None => config.name.clone(),
         });
         let (health, compat) = (self.health_reporter.clone(), self.config.compat);
-        let election = Election::new(self.liveness.client(), options, self.permit.fence().clone())
-            .with_stats(Arc::clone(&self.write_stats))
-            .with_lease_annotation(move || health.annotation(compat));
+        let election = Election::new(
+            self.liveness.client(),
+            options,
+            self.permit.fence().clone(),
+            Arc::clone(&self.write_stats),
+        )
+        .with_lease_annotation(move || health.annotation(compat));
         Some(election)
     }
 
@@ -136,8 +140,8 @@ impl Recommender {
             &self.config.name,
             shard.as_deref(),
             self.config.interval,
-        )
-        .with_stats(Arc::clone(&self.write_stats));
+            Arc::clone(&self.write_stats),
+        );
         let mut passes = self.passes.subscribe();
         loop {
             tokio::select! {

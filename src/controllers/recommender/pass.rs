@@ -95,7 +95,7 @@ impl Recommender {
             for key in page {
                 let Some(vpa) = state.index.vpa(key) else { continue };
                 let resolved = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
-                if let Some(outcome) = resolved {
+                if let Ok(outcome) = resolved {
                     state.set_target(key, outcome);
                 }
             }

@@ -39,7 +39,7 @@ impl Recommender {
         self.state.for_each_page(|state, page| {
             for key in page {
                 let Some(vpa) = state.index.vpa(key) else { continue };
-                if self.targets.resolve_known(&key.namespace, &vpa.target_ref).is_none() {
+                if self.targets.resolve_known(&key.namespace, &vpa.target_ref).is_err() {
                     unresolved.push((key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0));
                 }
             }

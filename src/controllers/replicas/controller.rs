@@ -191,9 +191,13 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         }
         let (health, compat) = (self.health_reporter.clone(), self.settings.compat);
         let options = config.options(config.name.clone());
-        let election = Election::new(self.liveness.client(), options, self.permit.fence().clone())
-            .with_stats(Arc::clone(&self.write_stats))
-            .with_lease_annotation(move || health.annotation(compat));
+        let election = Election::new(
+            self.liveness.client(),
+            options,
+            self.permit.fence().clone(),
+            Arc::clone(&self.write_stats),
+        )
+        .with_lease_annotation(move || health.annotation(compat));
         self.election.get_or_init(|| election.state());
         Some(election)
     }

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 
 use crate::cluster::{
     cache::{
-        label_store::{LabelStore, LabelledObject},
+        label_store::LabelStore,
         replica_pod::{PartialReplicaPod, ReplicaPod},
         selector::Selector,
     },
@@ -99,7 +99,7 @@ impl WatchScope {
         let change = change.map(|pod| {
             let namespace = pod.namespace().unwrap_or_default();
             let object = pod.into_replica_pod();
-            LabelledObject { namespace, name: Arc::clone(&object.pod.name), object }
+            (namespace, Arc::clone(&object.pod.name), object)
         });
         self.pod_store.lock().unwrap_or_else(PoisonError::into_inner).apply(change);
     }

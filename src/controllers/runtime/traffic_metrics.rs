@@ -13,24 +13,22 @@ pub(crate) fn export_watch_metrics<'a>(
     statuses: impl IntoIterator<Item = &'a Arc<WatchStatus>>,
 ) {
     for watch_status in statuses {
-        let (series, status) = (traffic.watch(watch_status.name()), watch_status.stats());
-        series.synced.set(f64::from(u8::from(watch_status.is_synced())));
-        series.malformed.set_total(status.invalid);
-        series.restarts.set_total(status.lists.saturating_sub(1));
-        series.errors.set_total(status.errors);
+        let (feed, status) = ([watch_status.name()], watch_status.stats());
+        traffic.watch_synced.with_labels(feed).set_bool(watch_status.is_synced());
+        traffic.watch_malformed.with_labels(feed).set_total(status.invalid);
+        traffic.watch_restarts.with_labels(feed).set_total(status.lists.saturating_sub(1));
+        traffic.watch_errors.with_labels(feed).set_total(status.errors);
         if let Some(last_response) = status.last_response {
-            traffic
-                .watch_silence
-                .with_labels([watch_status.name()])
-                .set(last_response.elapsed().as_secs_f64());
+            let silence = last_response.elapsed().as_secs_f64();
+            traffic.watch_silence.with_labels(feed).set(silence);
         }
     }
 }
 
 /// Updates the metrics of writes.
 pub(crate) fn export_write_metrics(traffic: &ApiTrafficMetrics, stats: &WriteStats) {
-    for (kind, outcome, count) in stats.counts() {
-        traffic.writes.with_labels([kind.as_str(), &outcome.to_string()]).set_total(count.writes);
+    for ((kind, outcome), count) in stats.counts() {
+        traffic.writes.with_labels([kind.as_str(), &outcome.to_string()]).set_total(count);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     cluster::{
         cache::updater_pod::UpdaterPod,
         write::{
-            PodRef, WriteContext, WriteError, annotate_pod, evict, resize, resize::ContainerResize,
+            ContainerResize, PodRef, WriteContext, WriteError, annotate_pod, evict, resize,
             workload_state::UPDATER_FIELD_MANAGER,
         },
     },

@@ -168,9 +168,9 @@ impl<'a> WorkloadMatcher<'a> {
         for (index, vpa) in vpas.iter().enumerate() {
             yield_periodically(index).await;
             let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
-            match targets.unresolved_scale_of(namespace, &vpa.spec.target_ref) {
-                Some(object) => requests.push((object, index)),
-                None => outcomes[index] = Some(resolve(index).await.1),
+            match targets.resolve_known(namespace, &vpa.spec.target_ref) {
+                Ok(outcome) => outcomes[index] = Some(outcome),
+                Err(object) => requests.push((object, index)),
             }
         }
         for (index, outcome) in self.lookups.run_all(requests, resolve).await {

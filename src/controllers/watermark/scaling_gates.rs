@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use plimsoll_core::types::{ObjectKey, Time};
+use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
 use super::{WatermarkController, autoscaler::ObjectState};
 use crate::{
-    cluster::metric_sources::{
-        metrics_client::FetchContext,
-        promql::{check_query, requires_label},
-    },
+    cluster::metric_sources::metrics_client::FetchContext,
     telemetry::{ExportedMonitor, ExportedState},
 };
 use plimsoll_core::{
@@ -182,7 +180,8 @@ impl WatermarkController {
         let config = &self.autoscaler.config;
         let tenant = config.prometheus.scope.matcher(&namespace)?;
         let has_prometheus = self.autoscaler.metrics_client.has_prometheus();
-        let has_matcher = !has_prometheus || requires_label(&query, tenant.label());
+        let has_matcher =
+            !has_prometheus || Query::every_selector_has_label(&query, tenant.label());
         (!has_matcher).then(|| {
             format!(
                 "annotation {}: only an alert with the label {tenant} blocks scaling, because queries of this namespace \
@@ -248,7 +247,7 @@ fn alert_query(text: &str) -> Option<String> {
     let more = if matchers.is_empty() { String::new() } else { format!(",{matchers}") };
     let query =
         format!("count(ALERTS{{alertstate=\"firing\",alertname=\"{name}\"{more}}}) or vector(0)");
-    check_query(&query).ok().map(|()| query)
+    Query::validate(&query, Dialect::PromQl).ok().map(|()| query)
 }
 
 /// Whether label matchers contain an unquoted brace or comment, and so could escape from the selector. A comment would hide
@@ -277,7 +276,7 @@ fn monitor_name(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::prometheus::{promql::Query, selector::LabelMatchers};
+    use plimsoll_storage::prometheus::selector::LabelMatchers;
 
     use super::*;
     use crate::cluster::metric_sources::promql::TenantScope;
@@ -317,7 +316,7 @@ mod tests {
         let tenant = scope.matcher("shop").expect("it is confined");
         let confined = |text: &str| {
             let query = alert_query(text).expect("an alert");
-            let names_it = requires_label(&query, "namespace");
+            let names_it = Query::every_selector_has_label(&query, "namespace");
             (Query::from_tenant(&query, &LabelMatchers::default(), &tenant), names_it)
         };
         let (own, names_it) = confined("Broken");

@@ -11,7 +11,6 @@ use plimsoll_core::recommender::estimate::Resource;
 /// each family iterates over all objects.
 pub(in crate::telemetry) struct ObjectFamily {
     pub definition: Definition,
-    /// The values for VPAs, if any.
     pub vpa_series: Option<VpaSeries>,
     /// The labels and values for WPAs, if any.
     pub wpa_series: Option<(&'static [&'static str], WpaSeries)>,

@@ -6,9 +6,9 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound::{Excluded, Included, Unbounded},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::types::ObjectKey;
 
 /// The parts of an object by name, with one bit for each restriction that has been active.
@@ -27,7 +27,7 @@ pub(in crate::telemetry) struct SeenRestrictionsPage<'a> {
 impl SeenRestrictions {
     /// Starts a page of a scrape.
     pub fn page(&self) -> SeenRestrictionsPage<'_> {
-        let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let objects = self.0.lock();
         SeenRestrictionsPage { objects, seen: Vec::new() }
     }
 }

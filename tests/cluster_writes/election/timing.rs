@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Candidate, NAME};
 use crate::support::in_memory_api::{InMemoryApiServer, RecordedRequest};
-use crate::support::{api_proxy, captured_log, clock::wall_now};
+use crate::support::{api_proxy, captured_log, clock::wall_now, wait};
 
 const NAMESPACE: &str = "kube-system";
 /// Lease duration, renew deadline and retry period: upstream's flags, and shorter ones.
@@ -110,7 +110,7 @@ async fn standbys_report_the_leader_and_log_leader_changes_like_client_go() {
     assert_eq!(log.lines(&["became leader"]).len(), 1, "{}", log.tail());
     assert!(log.lines(&["new leader elected"]).is_empty(), "it is itself: {}", log.tail());
     let second = start(&api, "second", SHORT);
-    assert_eq!(second.state.wait_until_known().await, LeaderState::Standby);
+    assert_eq!(wait::for_election(&second.state).await, LeaderState::Standby);
     assert_eq!(log.lines(&["new leader elected", "first"]).len(), 1, "{}", log.tail());
     first.shut_down().await;
     wait_until_leading(&second).await;
@@ -130,7 +130,7 @@ async fn a_takeover_lasts_the_lease_duration_and_its_requests() {
                 let first = start(&api, "first", times);
                 wait_until_leading(&first).await;
                 let second = start(&api, "second", times);
-                assert_eq!(second.state.wait_until_known().await, LeaderState::Standby);
+                assert_eq!(wait::for_election(&second.state).await, LeaderState::Standby);
                 let overlaps = LeaderOverlaps::watch([&first, &second]);
                 sleep(ms(times[2])).await;
                 let renewed = next_renewal(&api).await;
@@ -163,7 +163,7 @@ async fn a_released_lease_is_acquired_with_the_next_attempt() {
             wait_until_leading(&leader).await;
             for next in 1..=4_u64 {
                 let standby = start(&api, &next.to_string(), times);
-                assert_eq!(standby.state.wait_until_known().await, LeaderState::Standby);
+                assert_eq!(wait::for_election(&standby.state).await, LeaderState::Standby);
                 let overlaps = LeaderOverlaps::watch([&leader, &standby]);
                 sleep(ms(next * 777)).await;
                 let start = Instant::now();
@@ -206,7 +206,7 @@ async fn an_unreachable_leader_leads_until_its_renew_deadline_and_leads_again_la
         let one = start(&api, "one", UPSTREAM);
         wait_until_leading(&one).await;
         let two = start(&api, "two", UPSTREAM);
-        assert_eq!(two.state.wait_until_known().await, LeaderState::Standby);
+        assert_eq!(wait::for_election(&two.state).await, LeaderState::Standby);
         let overlaps = LeaderOverlaps::watch([&one, &two]);
         let renewed = next_renewal(&api).await;
         let term = one.fence.term().expect("it leads");
@@ -255,7 +255,7 @@ async fn a_lease_that_others_write_or_delete_is_lost_at_the_next_renewal_and_acq
         let one = start(&api, "one", UPSTREAM);
         wait_until_leading(&one).await;
         let two = start(&api, "two", UPSTREAM);
-        assert_eq!(two.state.wait_until_known().await, LeaderState::Standby);
+        assert_eq!(wait::for_election(&two.state).await, LeaderState::Standby);
         let overlaps = LeaderOverlaps::watch([&one, &two]);
         let retry = ms(UPSTREAM[2]);
 
@@ -314,7 +314,7 @@ async fn a_holder_with_a_wrong_clock_keeps_its_lease_while_it_renews_and_for_its
         let first: Lease = serde_json::from_value(first).expect("a Lease");
         leases(&api).create(&PostParams::default(), &first).await.expect("created");
         let standby = start(&api, "standby", UPSTREAM);
-        assert_eq!(standby.state.wait_until_known().await, LeaderState::Standby);
+        assert_eq!(wait::for_election(&standby.state).await, LeaderState::Standby);
         // Renewed just before it expires, in half of the cases.
         for renewal in 1..=20 {
             sleep(ms(7_000)).await;

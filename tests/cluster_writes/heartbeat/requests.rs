@@ -23,7 +23,15 @@ use crate::support::in_memory_api::InMemoryApiServer;
 const NAMESPACE: &str = "heartbeat";
 
 fn heartbeat(client: Client, identity: &str) -> Heartbeat {
-    Heartbeat::new(client, NAMESPACE, identity, "default", None, Duration::from_mins(1))
+    Heartbeat::new(
+        client,
+        NAMESPACE,
+        identity,
+        "default",
+        None,
+        Duration::from_mins(1),
+        Arc::default(),
+    )
 }
 
 async fn holder(api: &InMemoryApiServer) -> Option<String> {

@@ -12,7 +12,7 @@ use kube::{Client, ResourceExt as _};
 use plimsoll::cli::recommender_config;
 use plimsoll::cluster::cache::vpa_index::VpaIndex;
 use plimsoll::cluster::clock::Clock;
-use plimsoll::cluster::watch::partial_objects::PartialPod;
+use plimsoll::cluster::watch::PartialPod;
 use plimsoll::controllers;
 use plimsoll::controllers::recommender::{PassSummary, RecommenderHandle};
 use plimsoll_core::api::VerticalPodAutoscaler;

@@ -83,7 +83,7 @@ async fn a_crashed_leader_with_a_fast_clock_is_replaced() {
     let running =
         fixture::start(bed.client(), &namespace, &[FAST_FLAGS, SHORT_LEASE_FLAGS].concat()).await;
     let election = running.election().expect("election is enabled").clone();
-    election.wait_until_known().await;
+    wait::for_election(&election).await;
     assert!(!election.is_leader(), "the Lease is respected");
     expire_lease(&bed, &namespace, LEASE).await;
     wait::until("it leads", || async { election.is_leader().then_some(()) }).await;

@@ -10,12 +10,9 @@ use serde::Deserialize;
 use super::{Controller, WellKnown};
 use crate::cluster::cache::selector::{Selector, SelectorError};
 
-/// The spec of a controller that has a `LabelSelector`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SelectorSpec {
-    /// `spec.selector`.
     pub selector: Option<LabelSelector>,
-    /// `spec.replicas`.
     #[serde(default)]
     pub replicas: Option<i32>,
 }
@@ -23,14 +20,11 @@ pub struct SelectorSpec {
 /// The spec of a ReplicationController, whose selector is a map of labels.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct LabelMapSpec {
-    /// `spec.selector`.
     pub selector: Option<BTreeMap<String, String>>,
-    /// `spec.replicas`.
     #[serde(default)]
     pub replicas: Option<i32>,
 }
 
-/// The fields of a controller's status that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControllerStatus {
@@ -71,8 +65,15 @@ struct TemplateMeta {
     labels: Option<BTreeMap<String, String>>,
 }
 
-impl SelectorSpec {
-    fn read(&self) -> Result<Selector, SelectorError> {
+/// What the kinds of specs have in common.
+trait ControllerSpec {
+    fn selector(&self) -> Result<Selector, SelectorError>;
+
+    fn replicas(&self) -> Option<i32>;
+}
+
+impl ControllerSpec for SelectorSpec {
+    fn selector(&self) -> Result<Selector, SelectorError> {
         Selector::from_label_selector(self.selector.as_ref())
     }
 
@@ -81,12 +82,8 @@ impl SelectorSpec {
     }
 }
 
-impl LabelMapSpec {
-    #[allow(
-        clippy::unnecessary_wraps,
-        reason = "the macro calls the same method on all three specs"
-    )]
-    fn read(&self) -> Result<Selector, SelectorError> {
+impl ControllerSpec for LabelMapSpec {
+    fn selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.selector.as_ref();
         Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
     }
@@ -96,17 +93,12 @@ impl LabelMapSpec {
     }
 }
 
-impl CronJobSpec {
-    #[allow(
-        clippy::unnecessary_wraps,
-        reason = "the macro calls the same method on all three specs"
-    )]
-    fn read(&self) -> Result<Selector, SelectorError> {
+impl ControllerSpec for CronJobSpec {
+    fn selector(&self) -> Result<Selector, SelectorError> {
         let labels = self.job_template.spec.template.metadata.labels.as_ref();
         Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
     }
 
-    #[allow(clippy::unused_self, reason = "the macro calls the same method on all three specs")]
     fn replicas(&self) -> Option<i32> {
         None
     }
@@ -132,13 +124,13 @@ macro_rules! controllers {
             const KIND: WellKnown = WellKnown::$kind;
 
             fn selector(&self) -> Result<Selector, SelectorError> {
-                self.spec.read()
+                ControllerSpec::selector(&self.spec)
             }
 
             fn replicas(&self) -> Option<u32> {
                 let replicas = match Self::KIND {
                     WellKnown::DaemonSet => self.status.desired_number_scheduled,
-                    _ => self.spec.replicas(),
+                    _ => ControllerSpec::replicas(&self.spec),
                 };
                 replicas.and_then(|count| u32::try_from(count).ok())
             }

@@ -13,10 +13,7 @@ const SEPARATOR: char = '\0';
 #[derive(Debug)]
 pub(super) struct Record(Box<str>);
 
-// === impl Record ===
-
 impl Record {
-    /// Only the key.
     pub fn from_key(namespace: &str, name: &str) -> Self {
         Self(key(namespace, name).into())
     }
@@ -49,12 +46,10 @@ impl Record {
         self.0.split(SEPARATOR).next().unwrap_or_default()
     }
 
-    /// The controller's owner.
     pub fn owner(&self) -> Option<Owner> {
         owner(&mut self.0.split(SEPARATOR).skip(1))
     }
 
-    /// All fields.
     pub fn info(&self) -> ControllerInfo {
         let mut parts = self.0.split(SEPARATOR).skip(1);
         let owner = owner(&mut parts);
@@ -71,7 +66,6 @@ fn owner<'a>(parts: &mut impl Iterator<Item = &'a str>) -> Option<Owner> {
     Some(Owner { api_version, kind, name })
 }
 
-/// The key of a controller.
 pub(super) fn key(namespace: &str, name: &str) -> String {
     [namespace, "/", name].concat()
 }

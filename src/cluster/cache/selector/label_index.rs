@@ -51,14 +51,8 @@ impl LabelIndex {
         let by_label = selector.required_labels().map(|pair| self.0.get(&label_hash(pair)));
         by_label.map(|names| names.map_or(&[][..], Vec::as_slice)).min_by_key(|names| names.len())
     }
-
-    /// Whether the index is empty.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
-/// The hash of a label in an index.
 pub fn label_hash(pair: (&str, &str)) -> u64 {
     let mut hasher = DefaultHasher::new();
     pair.hash(&mut hasher);
@@ -82,14 +76,8 @@ pub fn remove_name<S: BuildHasher>(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
-        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-        Labels::from(pairs.iter().map(owned).collect::<BTreeMap<_, _>>())
-    }
+    use crate::cluster::cache::selector::labels::tests::labels;
 
     #[test]
     fn the_rarest_required_label_is_searched() {
@@ -116,6 +104,6 @@ mod tests {
         for (number, name) in names.iter().enumerate().skip(5) {
             index.remove(name, &of(number));
         }
-        assert!(index.is_empty());
+        assert!(index.0.is_empty());
     }
 }

@@ -9,8 +9,6 @@ const SEPARATOR: char = '\0';
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels(Arc<str>);
 
-// === impl Labels ===
-
 impl Labels {
     /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
@@ -61,10 +59,10 @@ impl fmt::Debug for Labels {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pub fn labels(pairs: &[(&str, &str)]) -> Labels {
         let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
         Labels::from(pairs.iter().map(owned).collect::<BTreeMap<_, _>>())
     }

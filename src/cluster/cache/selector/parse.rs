@@ -6,55 +6,26 @@ use thiserror::Error;
 const MAX_NAME_LENGTH: usize = 63;
 const MAX_PREFIX_LENGTH: usize = 253;
 
-/// Why a selector is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectorError {
-    /// An invalid label key.
     #[error(
         "{0:?} is not a label key: use at most 63 letters, digits, '-', '_' and '.', optionally after a DNS name and '/'"
     )]
     Key(String),
-    /// An invalid label value.
     #[error(
         "{value:?} is not a label value for {key}: use at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit"
     )]
-    Value {
-        /// The key of the requirement.
-        key: String,
-        /// The invalid value.
-        value: String,
-    },
-    /// An operator of a `matchExpressions` entry that the API does not have.
+    Value { key: String, value: String },
     #[error(
         "{operator:?} is not a label selector operator for {key}: use In, NotIn, Exists or DoesNotExist"
     )]
-    Operator {
-        /// The key of the requirement.
-        key: String,
-        /// The invalid operator.
-        operator: String,
-    },
-    /// Values with an operator that takes none, or no values with one that needs them.
+    Operator { key: String, operator: String },
     #[error(
         "operator {operator} on {key} has {count} values: In and NotIn require at least one, Exists and DoesNotExist allow none"
     )]
-    Values {
-        /// The key of the requirement.
-        key: String,
-        /// The operator.
-        operator: String,
-        /// The number of values.
-        count: usize,
-    },
-    /// `>` or `<` with a value that is not an integer.
+    Values { key: String, operator: String, count: usize },
     #[error("{value:?} is not an integer, so {key} cannot be compared with it")]
-    Integer {
-        /// The key of the requirement.
-        key: String,
-        /// The invalid value.
-        value: String,
-    },
-    /// Unbalanced parentheses.
+    Integer { key: String, value: String },
     #[error("unbalanced brackets in {0:?}: write a list of values as (a,b)")]
     Brackets(String),
 }

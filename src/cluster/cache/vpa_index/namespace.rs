@@ -32,12 +32,10 @@ pub(super) struct PodEntry {
 }
 
 impl NamespaceIndex {
-    /// A VPA of this recommender.
     pub(super) fn vpa(&self, name: &str) -> Option<&IndexedVpa> {
         self.vpas.get(name)?.as_deref()
     }
 
-    /// A mutable VPA of this recommender.
     pub(super) fn vpa_mut(&mut self, name: &str) -> Option<&mut IndexedVpa> {
         self.vpas.get_mut(name)?.as_deref_mut()
     }
@@ -63,13 +61,11 @@ impl NamespaceIndex {
         vpas
     }
 
-    /// Removes a pod from the index.
     pub(super) fn remove_pod(&mut self, name: &Arc<str>, labels: &Labels, vpas: &[Arc<str>]) {
         self.pods_by_label.remove(name, labels);
         self.remove_from_vpas(name, vpas);
     }
 
-    /// Removes a pod from its VPAs.
     pub(super) fn remove_from_vpas(&mut self, name: &Arc<str>, vpas: &[Arc<str>]) {
         for vpa in vpas {
             if let Some(vpa) = self.vpa_mut(vpa) {
@@ -78,7 +74,6 @@ impl NamespaceIndex {
         }
     }
 
-    /// Whether the namespace has no VPAs and no pods.
     pub(super) fn is_empty(&self) -> bool {
         self.vpas.is_empty() && self.pods.is_empty()
     }

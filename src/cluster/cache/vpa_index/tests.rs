@@ -245,24 +245,6 @@ fn an_oom_kill_is_found_once_and_again_for_a_vpa_that_matches_its_pod_later() {
 }
 
 #[test]
-fn oom_kills_after_one_with_a_future_time_are_found() {
-    let ahead = "2026-03-11T12:00:00Z";
-    let mut index = VpaIndex::new(NamespaceScope::default(), "default");
-    index.put_pod(&killed(0, ahead));
-    assert_eq!(found(&mut index).len(), 1);
-    for correct in ["2026-03-01T12:00:00Z", "2026-03-01T12:10:00Z"] {
-        index.put_pod(&killed(0, correct));
-        assert_eq!(
-            found(&mut index),
-            [("p0".into(), OomKillSource::PodUpdate, vec![])],
-            "{correct}"
-        );
-        index.put_pod(&killed(0, correct));
-        assert_eq!(found(&mut index), [], "{correct}");
-    }
-}
-
-#[test]
 fn an_oom_kill_that_moves_from_state_to_last_state_is_found_once() {
     let status = |last: Option<&str>, current: Option<&str>| {
         let state = |finished: Option<&str>| match finished {

@@ -10,7 +10,6 @@ const MISSED_FETCHES: u32 = 2;
 /// Pods that earlier fetches contained, and the latest ones do not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MissingUsage {
-    /// The number of pods.
     pub pods: u64,
     /// Namespace and name of the first of them, ordered by name.
     pub example: Option<(Arc<str>, Arc<str>)>,

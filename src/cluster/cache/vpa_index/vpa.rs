@@ -10,28 +10,21 @@ use plimsoll_core::{
     recommender::{explanation_annotation, published_status::PublishedStatus},
 };
 
-/// A VPA of this recommender.
 #[derive(Debug)]
 pub struct IndexedVpa {
     /// The UID: unique over all objects that ever had this name.
     pub uid: Box<str>,
     /// The resource version that was last read or written.
     pub resource_version: Box<str>,
-    /// The generation of its spec.
     pub generation: Option<i64>,
-    /// When it was created.
     pub created: Time,
-    /// Its target.
     pub target_ref: TargetRef,
-    /// The update mode, if it is set.
     pub mode: Option<UpdateMode>,
     /// How long its startup boosts last; `None` if it has none.
     pub boost_durations: Option<Box<BoostDurations>>,
-    /// Its status as last read.
     pub published_status: PublishedStatus,
     /// The hash of the recommendation that the explanation annotation belongs to, if it has one.
     pub explained_hash: Option<u64>,
-    /// When this process last wrote its status.
     pub last_written: Option<Time>,
     pub(super) target: TargetState,
     pub(super) selector: Selector,
@@ -40,13 +33,11 @@ pub struct IndexedVpa {
     pub(super) pods: BTreeSet<Arc<str>>,
 }
 
-/// The state of resolving a VPA's target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TargetState {
     /// Not resolved yet.
     #[default]
     Unknown,
-    /// Resolved.
     Found,
     /// Has no pods that can be sized; with the message of the condition.
     Unsupported(Box<str>),
@@ -55,22 +46,18 @@ pub enum TargetState {
 }
 
 impl IndexedVpa {
-    /// The state of its target.
     pub fn target(&self) -> &TargetState {
         &self.target
     }
 
-    /// Selects its pods.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// The number of matching pods.
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }
 
-    /// Whether `object` is an older version of this object.
     pub(super) fn is_newer_than(&self, object: &VerticalPodAutoscaler) -> bool {
         object.metadata.uid.as_deref() == Some(&*self.uid)
             && object
@@ -87,7 +74,6 @@ impl IndexedVpa {
         versions.is_some_and(|(stored, other)| other < stored)
     }
 
-    /// Updates the fields from an object.
     pub(super) fn update_from(&mut self, object: &VerticalPodAutoscaler) {
         let (metadata, spec) = (&object.metadata, &object.spec);
         self.uid = metadata.uid.as_deref().unwrap_or_default().into();

@@ -119,12 +119,10 @@ pub(super) struct SampleCollector<'a> {
     current: CurrentSeries,
 }
 
-/// The series that is being read.
 #[derive(Debug, Default)]
 struct CurrentSeries {
     names: [String; 3],
     tail: SeriesTail,
-    /// An invalid sample of the series.
     invalid: Option<(Time, f64)>,
 }
 
@@ -141,7 +139,6 @@ impl<'a> SampleCollector<'a> {
         Self { samples, report, malformed_before, resource, labels, oldest, current }
     }
 
-    /// Drops all samples of this query.
     pub(super) fn reset(&mut self) {
         self.samples.clear(self.resource);
         self.report.rewind_malformed(self.malformed_before);

@@ -23,12 +23,10 @@ impl SeriesTail {
         self.len += 1;
     }
 
-    /// The last point.
     pub(super) fn last(&self) -> Option<(Time, f64)> {
         self.points().last().copied()
     }
 
-    /// The time of the last point.
     pub(super) fn last_time(&self) -> Option<Time> {
         self.last().map(|(at, _)| at)
     }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::cluster::write::AccessRule;
-
 /// Options of an election, with the names and meanings of upstream's flags.
 #[derive(Clone, Debug)]
 pub struct ElectionOptions {
@@ -21,29 +19,18 @@ pub struct ElectionOptions {
     pub retry_period: Duration,
 }
 
-/// Why the options are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElectionError {
     /// Two processes could both act as the leader.
     #[error(
         "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?}): raise it"
     )]
-    RenewDeadlineTooLong {
-        /// The given value.
-        lease_duration: Duration,
-        /// The given value.
-        renew_deadline: Duration,
-    },
+    RenewDeadlineTooLong { lease_duration: Duration, renew_deadline: Duration },
     /// A single late renewal would lose the Lease.
     #[error(
         "the renew deadline ({renew_deadline:?}) must be longer than 1.2 retry periods ({retry_period:?}): raise it"
     )]
-    RetryPeriodTooLong {
-        /// The given value.
-        renew_deadline: Duration,
-        /// The given value.
-        retry_period: Duration,
-    },
+    RetryPeriodTooLong { renew_deadline: Duration, retry_period: Duration },
     /// The Lease would be renewed in a busy loop.
     #[error("the retry period must be above 0: the default is 2s")]
     NoRetryPeriod,
@@ -63,14 +50,6 @@ impl ElectionOptions {
             return Err(ElectionError::NoRetryPeriod);
         }
         Ok(())
-    }
-
-    /// The RBAC rules that an election needs; upstream's Role has them.
-    pub fn rules(&self) -> [AccessRule; 3] {
-        let rule = |verb| {
-            AccessRule::new(verb, "coordination.k8s.io", "leases").in_namespace(&self.namespace)
-        };
-        [rule("create"), rule("get").for_name(&self.name), rule("update").for_name(&self.name)]
     }
 }
 

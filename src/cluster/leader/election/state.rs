@@ -28,7 +28,6 @@ pub struct ElectionState {
     pub(super) observation: watch::Receiver<LeaseObservation>,
 }
 
-/// The last observed state.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseObservation {
     pub leader_state: LeaderState,
@@ -60,15 +59,6 @@ impl ElectionState {
     /// The last observed number of leader transitions.
     pub fn transitions(&self) -> i32 {
         self.observation.borrow().transitions
-    }
-
-    /// Waits for the first response or the first failure, and returns the state then.
-    pub async fn wait_until_known(&self) -> LeaderState {
-        let mut observation = self.observation.clone();
-        // If the election has ended, the last observed state remains.
-        let _ =
-            observation.wait_for(|observed| observed.leader_state != LeaderState::Starting).await;
-        self.leader_state()
     }
 
     /// Waits until the holder or the state changes. `false` when the election has ended.

@@ -6,21 +6,22 @@
 //!                                   validity, ca_bundle: whether API servers accept it
 //! ```
 
-pub mod ca_bundle;
-pub mod issue;
-pub mod rotation;
-pub mod validity;
+pub(crate) mod ca_bundle;
+pub(crate) mod issue;
+pub(crate) mod rotation;
+pub(crate) mod validity;
 
 pub use ca_bundle::CaBundle;
 pub use issue::{CertificateSpec, IssuedCertificate, issue};
-pub use rotation::{Candidate, select_certificate};
-pub use validity::Validity;
+pub(crate) use rotation::{Candidate, select_certificate};
+pub(crate) use validity::Validity;
 
 use plimsoll_storage::prometheus::transport::tls;
 use rustls::pki_types::CertificateDer;
 
 /// Errors of reading and issuing certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum CertificateError {
     /// The input is not PEM, or contains no certificate.
     #[error(
@@ -32,12 +33,7 @@ pub enum CertificateError {
     Malformed(String),
     /// Key generation or signing failed.
     #[error("failed to issue a certificate for {names}: {why}")]
-    Issue {
-        /// The names to issue it for.
-        names: String,
-        /// The error of the library.
-        why: String,
-    },
+    Issue { names: String, why: String },
 }
 
 /// The first certificate of a PEM text: the leaf of a chain.

@@ -9,10 +9,8 @@ use plimsoll_core::types::Time;
 
 use super::Validity;
 
-/// A certificate that could be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its validity period.
     pub validity: Validity,
     /// How long API servers have been known to trust its CA; `None` if they are not known to.
     pub trusted_for: Option<Duration>,
@@ -83,20 +81,5 @@ mod tests {
                 "{candidates:?}"
             );
         }
-    }
-
-    #[test]
-    fn a_certificate_is_renewed_after_two_thirds_of_its_lifetime() {
-        for (now, due) in [(0, false), (599, false), (600, true), (5000, true), (-5, false)] {
-            assert_eq!(
-                needs_renewal(of(0, 900, None).validity, Time::from_secs(now)),
-                due,
-                "{now}"
-            );
-        }
-        assert!(
-            needs_renewal(of(10, 10, None).validity, Time::from_secs(10)),
-            "an empty validity period"
-        );
     }
 }

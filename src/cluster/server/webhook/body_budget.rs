@@ -1,58 +1,43 @@
 //! Memory budget for request bodies: one budget for all connections, and a share of it per client address. A request
 //! reserves memory as its body arrives, and releases it when the review is done.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
 use tokio::{
     sync::{Semaphore, SemaphorePermit, watch},
     time::{Instant, sleep_until},
 };
 
+use super::WebhookLimits;
+
 /// The budget for all bodies.
 #[derive(Debug)]
 pub struct BodyBudget {
     free: Semaphore,
-    bytes: usize,
-    bytes_per_peer: usize,
-    peak: AtomicUsize,
+    limits: WebhookLimits,
     /// Number of requests waiting for memory.
     waiting: watch::Sender<usize>,
 }
 
 impl BodyBudget {
-    /// A budget of `bytes`, of which one client address may use `bytes_per_peer`.
-    pub(super) fn new(bytes: usize, bytes_per_peer: usize) -> Arc<Self> {
+    pub(super) fn new(limits: WebhookLimits) -> Arc<Self> {
         Arc::new(Self {
-            free: Semaphore::new(bytes),
-            bytes,
-            bytes_per_peer,
-            peak: AtomicUsize::new(0),
+            free: Semaphore::new(limits.body_memory),
+            limits,
             waiting: watch::Sender::new(0),
         })
     }
 
     /// Bytes in use.
     pub fn in_use(&self) -> usize {
-        self.bytes.saturating_sub(self.free.available_permits())
+        self.limits.body_memory.saturating_sub(self.free.available_permits())
     }
 
-    /// The most bytes ever in use at once.
-    pub fn peak(&self) -> usize {
-        self.peak.load(Ordering::Relaxed)
-    }
-
-    /// The share of a new client address.
     pub(super) fn peer_budget(self: &Arc<Self>) -> PeerBudget {
-        PeerBudget { budget: Arc::clone(self), free: Arc::new(Semaphore::new(self.bytes_per_peer)) }
+        let free = Arc::new(Semaphore::new(self.limits.body_memory_per_peer));
+        PeerBudget { budget: Arc::clone(self), free }
     }
 
-    /// Acquires bytes from a semaphore, waiting until they are free.
     async fn take<'a>(&self, from: &'a Semaphore, bytes: u32) -> SemaphorePermit<'a> {
         if let Ok(permit) = from.try_acquire_many(bytes) {
             return permit;
@@ -91,34 +76,21 @@ pub(super) struct PeerBudget {
 
 impl PeerBudget {
     /// Starts an empty reservation for one body.
-    pub fn reserve(&self, timeouts: BodyTimeouts) -> BodyReservation {
-        let now = Instant::now();
-        let (slow_from, deadline) = (now + timeouts.slow_after, now + timeouts.timeout);
+    pub fn reserve(&self) -> BodyReservation {
+        let (now, limits) = (Instant::now(), self.budget.limits);
         BodyReservation {
             peer_budget: self.clone(),
             bytes: 0,
-            slow_after: timeouts.slow_after,
-            slow_from,
-            deadline,
+            slow_from: now + limits.slow_body_after,
+            deadline: now + limits.body_timeout,
         }
     }
 }
 
-/// Timeouts of one body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BodyTimeouts {
-    /// After this time the body releases its memory if other requests wait.
-    pub slow_after: Duration,
-    /// After this time the body is rejected.
-    pub timeout: Duration,
-}
-
-/// Why a body was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyTimeout {
     /// No memory was free in time, or the body was slow and other requests needed its memory.
     NoMemory,
-    /// The body did not arrive in time.
     Slow,
 }
 
@@ -127,7 +99,6 @@ pub(super) enum BodyTimeout {
 pub(super) struct BodyReservation {
     peer_budget: PeerBudget,
     bytes: usize,
-    slow_after: Duration,
     slow_from: Instant,
     deadline: Instant,
 }
@@ -156,14 +127,12 @@ impl BodyReservation {
             () = sleep_until(wait_deadline) => return Err(BodyTimeout::NoMemory),
         }
         if self.bytes == 0 {
-            self.slow_from = Instant::now() + self.slow_after;
+            self.slow_from = Instant::now() + budget.limits.slow_body_after;
         }
         self.bytes = bytes;
-        budget.peak.fetch_max(budget.in_use(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Shrinks the reservation to `bytes`.
     pub fn shrink(&mut self, bytes: usize) {
         let released = self.bytes.saturating_sub(bytes);
         self.peer_budget.budget.free.add_permits(released);
@@ -204,67 +173,77 @@ impl Drop for BodyReservation {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
+    use std::{future::pending, time::Duration};
 
     use super::*;
 
     const SLOW: Duration = Duration::from_secs(1);
-    const TIMES: BodyTimeouts = BodyTimeouts { slow_after: SLOW, timeout: Duration::from_secs(10) };
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn budget(body_memory: usize, body_memory_per_peer: usize) -> Arc<BodyBudget> {
+        BodyBudget::new(WebhookLimits {
+            body_memory,
+            body_memory_per_peer,
+            slow_body_after: SLOW,
+            body_timeout: TIMEOUT,
+            ..WebhookLimits::default()
+        })
+    }
 
     #[tokio::test]
     async fn reserved_memory_is_counted_and_released() {
-        let budget = BodyBudget::new(100, 60);
+        let budget = budget(100, 60);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
-        let mut lease = one.reserve(TIMES);
+        let mut lease = one.reserve();
         lease.grow(50).await.expect("memory is free");
         lease.grow(40).await.expect("it already holds more");
-        let mut second = other.reserve(TIMES);
+        let mut second = other.reserve();
         second.grow(50).await.expect("memory is free");
-        assert_eq!((budget.in_use(), budget.peak()), (100, 100));
+        assert_eq!(budget.in_use(), 100);
         lease.shrink(20);
         assert_eq!(budget.in_use(), 70);
         lease.grow(50).await.expect("shrinking released the peer's share too");
         drop((lease, second));
-        assert_eq!((budget.in_use(), budget.peak()), (0, 100));
+        assert_eq!(budget.in_use(), 0);
         assert_eq!((one.free.available_permits(), other.free.available_permits()), (60, 60));
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_address_is_limited_to_its_share_however_much_is_free() {
-        let budget = BodyBudget::new(100, 60);
+        let budget = budget(100, 60);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
-        let mut first = one.reserve(TIMES);
+        let mut first = one.reserve();
         first.grow(60).await.expect("memory is free");
         let begun = Instant::now();
-        let mut second = one.reserve(TIMES);
+        let mut second = one.reserve();
         assert_eq!(second.grow(1).await, Err(BodyTimeout::NoMemory));
-        assert_eq!(begun.elapsed(), TIMES.timeout, "an empty reservation waits until its deadline");
-        let mut third = other.reserve(TIMES);
+        assert_eq!(begun.elapsed(), TIMEOUT, "an empty reservation waits until its deadline");
+        let mut third = other.reserve();
         third.grow(40).await.expect("memory for other addresses is free");
         drop(first);
-        one.reserve(TIMES).grow(60).await.expect("memory is free");
+        one.reserve().grow(60).await.expect("memory is free");
         assert_eq!(*budget.waiting.borrow(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_body_is_dropped_only_when_others_wait() {
-        let budget = BodyBudget::new(100, 100);
+        let budget = budget(100, 100);
         let (one, other) = (budget.peer_budget(), budget.peer_budget());
         let slow = || async {
-            let mut slow = one.reserve(TIMES);
+            let mut slow = one.reserve();
             slow.grow(90).await.expect("memory is free");
             slow.within_deadline(pending::<()>()).await
         };
         let begun = Instant::now();
         assert_eq!(slow().await, Err(BodyTimeout::Slow));
-        assert_eq!(begun.elapsed(), TIMES.timeout, "no other request needs its memory");
+        assert_eq!(begun.elapsed(), TIMEOUT, "no other request needs its memory");
         let begun = Instant::now();
-        let mut quick = other.reserve(TIMES);
+        let mut quick = other.reserve();
         let (late, grown) = tokio::join!(slow(), quick.grow(50));
         assert_eq!((late, grown), (Err(BodyTimeout::NoMemory), Ok(())));
         assert_eq!(begun.elapsed(), SLOW, "it keeps its memory until it is slow");
         // A body that waits for more memory gives way as well: other requests wait for what it holds.
-        let mut next = one.reserve(TIMES);
+        let mut next = one.reserve();
         let refused = async {
             let refused = quick.grow(101).await;
             drop(quick);

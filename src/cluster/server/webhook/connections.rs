@@ -5,20 +5,23 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     task::{AbortHandle, JoinSet},
 };
 
-use super::body_budget::{BodyBudget, PeerBudget};
+use super::{
+    WebhookLimits,
+    body_budget::{BodyBudget, PeerBudget},
+};
 
-/// Activity on one connection.
 #[derive(Debug)]
 pub(super) struct Activity {
     active_requests: AtomicUsize,
@@ -70,7 +73,6 @@ impl Drop for ActiveDecision<'_> {
 }
 
 impl Activity {
-    /// Starts a request.
     pub fn begin(self: Arc<Self>) -> ActiveRequest {
         self.active_requests.fetch_add(1, Ordering::AcqRel);
         self.has_requested.store(true, Ordering::Release);
@@ -78,7 +80,7 @@ impl Activity {
     }
 
     fn touch(&self) {
-        *self.last_active.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last_active.lock() = Instant::now();
     }
 
     fn is_busy(&self) -> bool {
@@ -91,7 +93,7 @@ impl Activity {
 
     /// The last time that a decision or a response finished.
     fn last_active(&self) -> Instant {
-        *self.last_active.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last_active.lock()
     }
 
     /// Returns once the connection has been idle for `first` (before the first request) or `idle` (after it).
@@ -109,15 +111,6 @@ impl Activity {
     }
 }
 
-/// Connection limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ConnectionCaps {
-    /// Total number of connections.
-    pub total: usize,
-    /// Connections per client address.
-    pub per_peer: usize,
-}
-
 #[derive(Debug)]
 struct OpenConnection {
     activity: Arc<Activity>,
@@ -126,19 +119,17 @@ struct OpenConnection {
     task: AbortHandle,
 }
 
-/// All connections.
 #[derive(Debug)]
 pub(super) struct Connections {
     pub tasks: JoinSet<()>,
     open: Vec<OpenConnection>,
-    caps: ConnectionCaps,
+    limits: WebhookLimits,
     budget: Arc<BodyBudget>,
 }
 
 impl Connections {
-    /// An empty set with these limits.
-    pub fn new(caps: ConnectionCaps, budget: Arc<BodyBudget>) -> Self {
-        Self { tasks: JoinSet::new(), open: Vec::new(), caps, budget }
+    pub fn new(limits: WebhookLimits, budget: Arc<BodyBudget>) -> Self {
+        Self { tasks: JoinSet::new(), open: Vec::new(), limits, budget }
     }
 
     /// Makes room for one more connection from an address. Returns the address's share of the body budget, or `None`
@@ -153,9 +144,9 @@ impl Connections {
         self.open.retain(|connection| !connection.task.is_finished());
         let from_peer = self.open.iter().filter(|connection| connection.peer == peer);
         let peer_budget = from_peer.clone().next().map(|connection| connection.peer_budget.clone());
-        if from_peer.count() >= self.caps.per_peer {
+        if from_peer.count() >= self.limits.connections_per_peer {
             self.evict_longest_idle(|connection| connection.peer == peer)?;
-        } else if self.open.len() >= self.caps.total {
+        } else if self.open.len() >= self.limits.connections {
             self.evict_longest_idle(|_| true)?;
         }
         Some(peer_budget.unwrap_or_else(|| self.budget.peer_budget()))
@@ -203,10 +194,12 @@ mod tests {
 
     impl Crowd {
         fn new(all: usize, per_peer: usize) -> Self {
-            Self(Connections::new(
-                ConnectionCaps { total: all, per_peer },
-                BodyBudget::new(100, 50),
-            ))
+            let limits = WebhookLimits {
+                connections: all,
+                connections_per_peer: per_peer,
+                ..WebhookLimits::default()
+            };
+            Self(Connections::new(limits, BodyBudget::new(limits)))
         }
 
         /// Opens a connection from an address, if there is room for it.

@@ -16,7 +16,7 @@ use super::{
     body_budget::{BodyReservation, BodyTimeout},
     connections::ActiveRequest,
     large_reviews::{LARGE_BODY_BYTES, LargeReviews},
-    observed_body::{ResponseBody, ReviewCompletion, response_body},
+    observed_body::{ResponseBody, ReviewCompletion},
     read_body::{BodyError, read_body},
     review::{self, AdmissionDecision, Reviewer},
     review_observer::{CompletedReview, ReviewObserver, ReviewStatus},
@@ -37,12 +37,6 @@ pub struct ReviewRoutes {
     large_reviews: LargeReviews,
 }
 
-impl std::fmt::Debug for ReviewRoutes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.routes.keys()).finish()
-    }
-}
-
 impl ReviewRoutes {
     /// No routes yet.
     pub fn new(observer: Arc<dyn ReviewObserver>) -> Self {
@@ -61,7 +55,6 @@ impl ReviewRoutes {
         self
     }
 
-    /// The observer that counts reviews.
     pub(super) fn observer(&self) -> &dyn ReviewObserver {
         &*self.observer
     }
@@ -81,26 +74,11 @@ impl ReviewRoutes {
         let request = match review::parse_review(&body) {
             Ok(request) => request,
             // Upstream allows a review that it cannot parse, with an empty uid.
-            Err(error) => {
-                let decision = AdmissionDecision::allow(error.as_str());
-                let (uid, resource) = (String::new(), UNKNOWN);
-                return ReviewDecision {
-                    uid,
-                    resource,
-                    status: ReviewStatus::Error,
-                    response: decision,
-                };
-            }
+            Err(error) => return ReviewDecision::error(String::new(), error.as_str()),
         };
         let uid = request.uid.to_string();
         let Some(reviewer) = self.find(&request) else {
-            let decision = AdmissionDecision::allow("unknown_kind");
-            return ReviewDecision {
-                uid,
-                resource: UNKNOWN,
-                status: ReviewStatus::Error,
-                response: decision,
-            };
+            return ReviewDecision::error(uid, "unknown_kind");
         };
         let resource = reviewer.resource();
         let decided = if body.len() > LARGE_BODY_BYTES {
@@ -135,7 +113,14 @@ struct ReviewDecision {
     response: AdmissionDecision,
 }
 
-/// Handles a request.
+impl ReviewDecision {
+    /// Allows a request for which there is no reviewer.
+    fn error(uid: String, outcome: &'static str) -> Self {
+        let response = AdmissionDecision::allow(outcome);
+        Self { uid, resource: UNKNOWN, status: ReviewStatus::Error, response }
+    }
+}
+
 pub(super) async fn handle<B>(
     request: Request<B>,
     reviews: Arc<ReviewRoutes>,
@@ -157,29 +142,24 @@ where
     }
     let body = match read_body(request.into_body(), max_bytes, &mut reservation).await {
         Ok(body) => body,
-        // Upstream continues with an empty body.
-        Err(BodyError::Broken) => Bytes::new(),
-        Err(BodyError::TooLarge) => {
-            reviews.observer.on_rejected("too_large");
-            return plain_response(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "Request entity too large\n",
-                active_request,
-            );
-        }
-        Err(BodyError::Timeout(BodyTimeout::Slow)) => {
-            reviews.observer.on_rejected("slow_body");
-            return plain_response(
-                StatusCode::REQUEST_TIMEOUT,
-                "timed out reading the request body\n",
-                active_request,
-            );
-        }
-        Err(BodyError::Timeout(BodyTimeout::NoMemory)) => {
-            reviews.observer.on_rejected("no_memory");
-            let message =
-                "too many concurrent requests: the memory limit for request bodies is reached\n";
-            return plain_response(StatusCode::SERVICE_UNAVAILABLE, message, active_request);
+        Err(error) => {
+            let (reason, status, text) = match error {
+                BodyError::TooLarge => {
+                    ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n")
+                }
+                BodyError::Timeout(BodyTimeout::Slow) => (
+                    "slow_body",
+                    StatusCode::REQUEST_TIMEOUT,
+                    "timed out reading the request body\n",
+                ),
+                BodyError::Timeout(BodyTimeout::NoMemory) => (
+                    "no_memory",
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too many concurrent requests: the memory limit for request bodies is reached\n",
+                ),
+            };
+            reviews.observer.on_rejected(reason);
+            return plain_response(status, text, active_request);
         }
     };
     let read_at = Instant::now();
@@ -203,7 +183,7 @@ where
     };
     let completion =
         ReviewCompletion { review, started_at, built_at, observer: Arc::clone(&reviews.observer) };
-    let body = response_body(Some(bytes.into()), Some(completion), active_request);
+    let body = ResponseBody::new(bytes, Some(completion), active_request);
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
@@ -225,8 +205,7 @@ fn plain_response(
     text: &'static str,
     active_request: ActiveRequest,
 ) -> Response<ResponseBody> {
-    let bytes = Some(Bytes::from_static(text.as_bytes())).filter(|text| !text.is_empty());
-    let mut response = Response::new(response_body(bytes, None, active_request));
+    let mut response = Response::new(ResponseBody::new(text, None, active_request));
     *response.status_mut() = status;
     response
 }
@@ -241,8 +220,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::server::webhook::{
-        body_budget::{BodyBudget, BodyTimeouts},
-        connections::Activity,
+        WebhookLimits, body_budget::BodyBudget, connections::Activity,
     };
 
     #[derive(Default)]
@@ -296,10 +274,7 @@ mod tests {
         let request = Request::post(format!("/any/path{query}")).header(CONTENT_TYPE, kind);
         let request = request.body(Full::new(Bytes::from(body))).expect("a request");
         let busy = Arc::new(Activity::default()).begin();
-        let budget = BodyBudget::new(1 << 20, 1 << 20);
-        let (patience, limit) = (Duration::from_secs(1), Duration::from_secs(5));
-        let lease =
-            budget.peer_budget().reserve(BodyTimeouts { slow_after: patience, timeout: limit });
+        let lease = BodyBudget::new(WebhookLimits::default()).peer_budget().reserve();
         let response = handle(request, reviews, bytes, lease, busy).await;
         let status = response.status();
         let body = response.into_body().collect().await.expect("a body").to_bytes();

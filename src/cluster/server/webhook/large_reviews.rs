@@ -14,13 +14,11 @@ use super::{
 /// Bodies above this size are reviewed on a blocking thread. Most objects have a few kilobytes.
 pub(super) const LARGE_BODY_BYTES: usize = 256 << 10;
 
-/// Maximum number of concurrent reviews.
 const MAX_CONCURRENT_REVIEWS: usize = 2;
 
 /// Maximum number of running and queued reviews. They hold the memory of their bodies.
 const MAX_QUEUED_REVIEWS: usize = 8;
 
-/// Limits for large reviews.
 #[derive(Debug)]
 pub(super) struct LargeReviews {
     threads: Arc<Semaphore>,

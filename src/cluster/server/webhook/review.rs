@@ -33,8 +33,6 @@ pub struct AdmissionRequest<'a> {
     /// `CREATE`, `UPDATE`, ...
     #[serde(borrow)]
     pub operation: Cow<'a, str>,
-    /// Whether the request is a dry run.
-    pub dry_run: Option<bool>,
     /// The new object.
     #[serde(borrow, deserialize_with = "text")]
     pub object: Option<&'a str>,
@@ -43,14 +41,12 @@ pub struct AdmissionRequest<'a> {
     pub old_object: Option<&'a str>,
 }
 
-/// Group, version and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind<'a> {
     /// API group; empty for the core group.
     #[serde(borrow)]
     pub group: Cow<'a, str>,
-    /// API version.
     #[serde(borrow)]
     pub version: Cow<'a, str>,
     /// Kind, such as `Pod`.
@@ -65,7 +61,6 @@ pub struct GroupVersionResource<'a> {
     /// API group; empty for the core group.
     #[serde(borrow)]
     pub group: Cow<'a, str>,
-    /// API version.
     #[serde(borrow)]
     pub version: Cow<'a, str>,
     /// Plural resource name, such as `pods`.
@@ -79,12 +74,10 @@ struct Review<'a> {
     request: Option<AdmissionRequest<'a>>,
 }
 
-/// Why a review has no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReviewError {
     /// The body is not an AdmissionReview.
     Unreadable,
-    /// The review has no request.
     NoRequest,
 }
 
@@ -102,7 +95,6 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a str>, D
     Ok(Option::<&RawValue>::deserialize(from)?.map(RawValue::get))
 }
 
-/// Parses a review.
 pub(super) fn parse_review(body: &[u8]) -> Result<AdmissionRequest<'_>, ReviewError> {
     // Serde would accept a JSON array as the fields in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
@@ -209,7 +201,6 @@ pub(super) fn encode_response(uid: &str, decision: AdmissionDecision) -> Vec<u8>
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -265,21 +256,6 @@ mod tests {
         ] {
             let body = body.as_bytes();
             assert_eq!(parse_review(body).err(), Some(expected), "{expected:?}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn parse_review_never_panics(body in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse_review(&body);
-        }
-
-        #[test]
-        fn every_uid_is_returned(uid in ".*") {
-            let body = json!({"request": {"uid": uid}}).to_string();
-            let read = parse_review(body.as_bytes()).expect("a request");
-            let answer = encoded(&read.uid, AdmissionDecision::allow("x"));
-            prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
         }
     }
 }

@@ -24,7 +24,6 @@ impl ReviewRuntime {
         Self(runtime.ok())
     }
 
-    /// Where tasks are spawned.
     pub fn handle(&self) -> Handle {
         self.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone())
     }

@@ -1,11 +1,9 @@
 //! TLS of the webhook: versions and cipher suites from upstream's flags, and a certificate that can be replaced
 //! without dropping connections.
 
-use std::{
-    str::FromStr,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{str::FromStr, sync::Arc};
 
+use parking_lot::RwLock;
 use plimsoll_storage::prometheus::transport::tls::parse_certificates;
 use rustls::{
     CipherSuite, ServerConfig, SupportedProtocolVersion,
@@ -16,21 +14,14 @@ use rustls::{
     version::{TLS12, TLS13},
 };
 
-/// Errors of TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// A certificate or key cannot be parsed.
     #[error("{what} is not a PEM {wanted}")]
-    Unreadable {
-        /// The name of the input.
-        what: String,
-        /// The expected content.
-        wanted: &'static str,
-    },
+    Unreadable { what: String, wanted: &'static str },
     /// Key and certificate do not match, or the key type is not supported.
     #[error("the key cannot be used with the certificate: {0}")]
     Mismatch(String),
-    /// The settings are inconsistent.
     #[error("invalid TLS settings: {0}")]
     Settings(String),
 }
@@ -68,35 +59,6 @@ pub struct CipherSuites {
     pub unknown: Vec<String>,
 }
 
-/// The suites that Go and rustls both support. Go has two names for the ChaCha20 suites.
-const SUITES: [(&str, CipherSuite); 8] = [
-    (
-        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    ),
-    (
-        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    ),
-    (
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-    (
-        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
-        CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256),
-    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384),
-    (
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-    (
-        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
-        CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-    ),
-];
 /// Suites of TLS 1.3: accepted in the list without effect.
 const TLS13_SUITES: [&str; 3] =
     ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
@@ -115,8 +77,8 @@ impl CipherSuites {
     pub fn parse(list: &str) -> Self {
         let (mut ciphers, mut selected, mut has_known) = (Self::default(), Vec::new(), false);
         for name in list.split([',', ':']).map(str::trim).filter(|name| !name.is_empty()) {
-            if let Some((_, suite)) = SUITES.iter().find(|(known, _)| *known == name) {
-                selected.push(*suite);
+            if let Some(suite) = tls12_suite(name) {
+                selected.push(suite);
                 has_known = true;
             } else if TLS13_SUITES.contains(&name) {
                 has_known = true;
@@ -141,6 +103,18 @@ impl CipherSuites {
     }
 }
 
+/// The suite with this name. Go has two names for the ChaCha20 suites.
+fn tls12_suite(name: &str) -> Option<CipherSuite> {
+    let is_named = |suite: &CipherSuite| {
+        let full_name = suite.as_str().unwrap_or_default();
+        full_name == name
+            || (name.ends_with("_CHACHA20_POLY1305")
+                && full_name.strip_suffix("_SHA256") == Some(name))
+    };
+    let suites = ring::ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none());
+    suites.map(|suite| suite.suite()).find(is_named)
+}
+
 /// The certificate for new connections. Open connections keep the one that they started with.
 #[derive(Debug, Default)]
 pub struct ReloadableCertificate(RwLock<Option<Arc<CertifiedKey>>>);
@@ -148,18 +122,18 @@ pub struct ReloadableCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 impl ReloadableCertificate {
     /// Replaces the certificate.
     pub fn set(&self, key: CertifiedKey) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
+        *self.0.write() = Some(Arc::new(key));
     }
 
     /// Whether no certificate is set.
     pub fn is_empty(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.0.read().is_none()
     }
 }
 
 impl ResolvesServerCert for ReloadableCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 }
 

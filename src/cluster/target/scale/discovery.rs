@@ -1,16 +1,13 @@
 //! Discovers where the objects of any kind are served, and fetches their scales.
 
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResourceList};
 use kube::Client;
 use serde::de::DeserializeOwned;
 
 use super::{CacheLifetimes, ObjectReference, RawScale, RequestGate, Scale};
-use crate::cluster::cache::ttl_cache::{Cached, FetchReason, TtlCache};
+use crate::cluster::cache::ttl_cache::{Cached, Fetch, FetchReason, TtlCache};
 use crate::cluster::path_segment::path_segment;
 
 /// The API server's message when a kind has no scale.
@@ -22,8 +19,7 @@ const MAX_GROUPS: u64 = 1_000;
 pub(super) struct DiscoveryClient {
     client: Client,
     gate: RequestGate,
-    /// Replaces the gate for requests that no caller waits for.
-    low_priority_gate: Option<RequestGate>,
+    reason: FetchReason,
     kinds_by_group: TtlCache<Box<str>, Arc<ServedKinds>>,
     lifetimes: CacheLifetimes,
 }
@@ -31,7 +27,6 @@ pub(super) struct DiscoveryClient {
 /// The served kinds of a group, or the error of the discovery.
 pub(super) type ServedKinds = Result<Vec<ServedKind>, String>;
 
-/// One kind in one API version.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ServedKind {
     pub name: Box<str>,
@@ -41,52 +36,34 @@ pub(super) struct ServedKind {
     scalable: bool,
 }
 
-/// The error of one request.
 pub(super) enum ApiError {
     NotFound(String),
     Transient(String),
 }
 
-// === impl ServedKind ===
-
 impl ServedKind {
-    /// The path of an object of this kind.
     pub fn path(&self, key: &ObjectReference) -> Result<String, String> {
         let name = path_segment("resource name", &key.name)?;
         let namespace = path_segment("namespace", &key.namespace)?;
         Ok(format!("{}/namespaces/{namespace}/{}/{name}", self.root, self.plural))
     }
 
-    /// The path of its scale.
     pub fn scale_path(&self, key: &ObjectReference) -> Result<String, String> {
         Ok(format!("{}/scale", self.path(key)?))
     }
 }
 
-// === impl DiscoveryClient ===
-
 impl DiscoveryClient {
     pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
-        Self {
-            client,
-            gate,
-            low_priority_gate: None,
-            kinds_by_group: TtlCache::new(MAX_GROUPS),
-            lifetimes,
-        }
+        let kinds_by_group = TtlCache::new(MAX_GROUPS, 1);
+        Self { client, gate, reason: FetchReason::Missing, kinds_by_group, lifetimes }
     }
 
-    /// Awaits this gate before requests that no caller waits for.
-    pub fn with_low_priority_gate(mut self, gate: RequestGate) -> Self {
-        self.low_priority_gate = Some(gate);
-        self
-    }
-
-    /// A client with the gate for this reason.
+    /// What a refresh needs, such as the kinds of a group, is a part of the refresh, even if it is missing.
     pub fn for_reason(&self, reason: FetchReason) -> Self {
         let mut this = self.clone();
-        if let (FetchReason::Refresh, Some(gate)) = (reason, &self.low_priority_gate) {
-            this.gate = Arc::clone(gate);
+        if reason == FetchReason::Refresh {
+            this.reason = reason;
         }
         this
     }
@@ -149,13 +126,9 @@ impl DiscoveryClient {
         kinds
     }
 
-    fn kinds_fetcher(
-        &self,
-        group: &str,
-    ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<ServedKinds>>> + Send + use<>
-    {
+    fn kinds_fetcher(&self, group: &str) -> Fetch<Arc<ServedKinds>> {
         let (this, group) = (self.clone(), group.to_owned());
-        move |reason| {
+        Box::new(move |reason| {
             let this = this.for_reason(reason);
             Box::pin(async move {
                 let (kinds, lifetime) = match this.discover(&group).await {
@@ -165,7 +138,7 @@ impl DiscoveryClient {
                 };
                 Cached { is_definite: kinds.is_ok(), value: Arc::new(kinds), lifetime }
             })
-        }
+        })
     }
 
     /// All kinds of a group in all served versions, the preferred version first.
@@ -201,28 +174,24 @@ impl DiscoveryClient {
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
-        (self.gate)().await;
+        (self.gate)(self.reason).await;
         let request = http::Request::get(path)
             .body(Vec::new())
             .map_err(|why| ApiError::NotFound(format!("{path}: {why}")))?;
         let timeout = self.lifetimes.request_timeout;
-        match with_timeout(timeout, self.client.request::<T>(request)).await {
-            Some(Ok(response)) => Ok(response),
-            Some(Err(kube::Error::Api(status))) if status.code == 404 => {
+        match tokio::time::timeout(timeout, self.client.request::<T>(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => {
                 Err(ApiError::NotFound(status.message.trim().to_owned()))
             }
             // Also on 403: during an installation RBAC rules come and go, and the previous result is better than none.
-            Some(Err(kube::Error::Api(status))) => Err(ApiError::Transient(status.message.clone())),
-            Some(Err(why)) => Err(ApiError::Transient(why.to_string())),
-            None => {
+            Ok(Err(kube::Error::Api(status))) => Err(ApiError::Transient(status.message.clone())),
+            Ok(Err(why)) => Err(ApiError::Transient(why.to_string())),
+            Err(_) => {
                 Err(ApiError::Transient(format!("request for {path} timed out after {timeout:?}")))
             }
         }
     }
-}
-
-async fn with_timeout<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
-    tokio::time::timeout(limit, work).await.ok()
 }
 
 fn add_kinds(kinds: &mut Vec<ServedKind>, root: &str, list: &APIResourceList) {

@@ -2,23 +2,20 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 
 use super::{ApiError, DiscoveryClient, ObjectReference, ScaleClient};
 use crate::cluster::cache::{
     replica_pod::OwnerRef,
-    ttl_cache::{Cached, FetchReason},
+    ttl_cache::{Cached, Fetch},
 };
 
 /// Maximum length of an owner chain; a longer one is a cycle.
 const MAX_OWNER_CHAIN: usize = 8;
 
-/// The controller of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnerStep {
-    /// The object has this controller.
     Owner(OwnerRef),
     /// The object has no controller, or does not exist.
     Top,
@@ -56,11 +53,7 @@ impl ScaleClient {
         Some(false)
     }
 
-    fn owner_fetcher(
-        &self,
-        namespace: &str,
-        owner: &OwnerRef,
-    ) -> impl FnOnce(FetchReason) -> BoxFuture<'static, Cached<Arc<OwnerStep>>> + Send + use<> {
+    fn owner_fetcher(&self, namespace: &str, owner: &OwnerRef) -> Fetch<Arc<OwnerStep>> {
         let (discovery, lifetimes) = (self.discovery.clone(), self.lifetimes);
         let key = ObjectReference {
             namespace: namespace.into(),
@@ -69,7 +62,7 @@ impl ScaleClient {
             name: owner.name.clone(),
         };
         let uid = owner.uid.clone();
-        move |reason| {
+        Box::new(move |reason| {
             let discovery = discovery.for_reason(reason);
             Box::pin(async move {
                 let step = discovery.owner(&key, &uid).await;
@@ -82,7 +75,7 @@ impl ScaleClient {
                 let is_definite = step != OwnerStep::Unknown;
                 Cached { value: Arc::new(step), lifetime, is_definite }
             })
-        }
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Caches the scales of the kinds whose objects contain all that their scale does: a watch replaces requests for the scale.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use super::{
@@ -47,7 +48,6 @@ struct Record {
     version: u64,
     spec_replicas: i32,
     status_replicas: i32,
-    /// UID and selector.
     uid_and_selector: Box<str>,
 }
 
@@ -72,7 +72,6 @@ fn text_key(namespace: &str, name: &str) -> Box<str> {
 }
 
 impl ScaleCache {
-    /// The watches of the kinds that are needed.
     pub fn watches(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         self.0.iter().filter(|kind| *kind.is_needed.borrow()).map(|kind| &kind.watch)
     }
@@ -81,7 +80,7 @@ impl ScaleCache {
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let needed = self.0.iter().filter(|kind| *kind.is_needed.borrow());
         needed.map(|kind| {
-            let scales = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
+            let scales = kind.scales.read();
             (kind.watch.name(), scales.len())
         })
     }
@@ -104,7 +103,6 @@ impl ScaleCache {
         KINDS.iter().position(|(kind, _)| *kind == K::KIND).map(|index| &self.0[index])
     }
 
-    /// Applies a change of a watch.
     pub fn apply<K: Controller>(&self, change: ObjectChange<K>) {
         let Some(kind) = self.kind_watch::<K>() else { return };
         let change = match change {
@@ -120,7 +118,7 @@ impl ScaleCache {
             let key = text_key(namespace, meta.name.as_deref().unwrap_or_default());
             (key, Record::from_object(&object))
         });
-        let mut scales = kind.scales.write().unwrap_or_else(PoisonError::into_inner);
+        let mut scales = kind.scales.write();
         scales.apply(change, text_key);
     }
 
@@ -131,7 +129,7 @@ impl ScaleCache {
         if !kind.watch.is_synced() || kind.watch.is_failing() {
             return None;
         }
-        let scales = kind.scales.read().unwrap_or_else(PoisonError::into_inner);
+        let scales = kind.scales.read();
         Some(scales.get(&text_key(&key.namespace, &key.name))?.state())
     }
 }

@@ -5,31 +5,22 @@ use serde_json::Value;
 use super::{ApiError, ObjectReference, RawScale, Scale, ScaleClient};
 use crate::cluster::cache::selector::Selector;
 
-/// The fields of a scale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleState {
-    /// Desired replicas.
     pub spec_replicas: i32,
-    /// Current replicas.
     pub status_replicas: i32,
     /// Selects the pods; an error if the scale has no valid selector.
     pub selector: Result<Selector, String>,
-    /// The UID of the object.
     pub uid: Box<str>,
     /// The resource version of the object; `None` if it is not a number.
     pub version: Option<u64>,
 }
 
-/// A scale that was just fetched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaleSubresource {
-    /// The object.
     pub target: ObjectReference,
-    /// The path of the scale.
     pub path: Box<str>,
-    /// The body as it was read.
     pub body: Value,
-    /// The parsed fields.
     pub state: ScaleState,
 }
 
@@ -114,7 +105,6 @@ pub(super) fn parse_resource_version(text: Option<&str>) -> Option<u64> {
 }
 
 impl ScaleState {
-    /// Whether all fields but the version are equal.
     pub fn same_state(&self, other: &Self) -> bool {
         let Self { spec_replicas, status_replicas, selector, uid, version: _ } = self;
         (spec_replicas, status_replicas, selector, uid)

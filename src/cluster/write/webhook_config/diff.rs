@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::{DesiredWebhook, WEBHOOK_NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope};
 use crate::cluster::server::certificate::CaBundle;
 
-/// The CA bundle of the existing configuration.
 pub(super) fn current_ca_bundle(current: &MutatingWebhookConfiguration) -> CaBundle {
     let webhook = current.webhooks.iter().flatten().find(|webhook| webhook.name == WEBHOOK_NAME);
     let bundle = webhook.and_then(|webhook| webhook.client_config.ca_bundle.as_ref());

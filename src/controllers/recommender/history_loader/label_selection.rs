@@ -77,7 +77,8 @@ impl SelectorIndex {
 
     fn add(&mut self, key: ObjectKey, selector: Selector) {
         let pair = selector
-            .required_label()
+            .required_labels()
+            .next()
             .map(|(name, value)| (self.series_label_name(name), value.into()));
         let selectors = self.namespaces.entry((&*key.namespace).into()).or_default();
         match pair {
