@@ -170,7 +170,9 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         let lag = self.clock.now().nanos_since(due).max(0).unsigned_abs();
         self.autoscaler.begin_reconcile(Duration::from_nanos(lag));
         let span = A::log_span(&state.object);
+        let scale = self.writes.expect_scale();
         let (outcome, next) = A::reconcile(&self, &key, &mut state).instrument(span).await;
+        drop(scale);
         self.autoscaler.end_reconcile((outcome, next), began.elapsed());
         self.reconciles.fetch_add(1, Ordering::AcqRel);
         let now = self.clock.now();

@@ -1,7 +1,10 @@
 //! Writes that wait for the rate limit, by priority: a reconcile queues its writes and waits for none of them.
 //!
 //! The first write of the highest class is taken when a token of the rate limit is available, so that a write which comes
-//! later but is more urgent still goes first. Within a class, namespaces take turns.
+//! later but is more urgent still goes first. Within a class, namespaces take turns. Statuses and events also wait, for a
+//! short time, while a scale may still come.
+
+mod status_delay;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -14,8 +17,12 @@ use std::{
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::{NotLeader, WritePermit as _};
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
 
+use self::status_delay::{StatusDelay, WorkId};
 use crate::cluster::write::{Permit, PrepaidPermit};
 
 /// How often a drain checks the queue.
@@ -146,6 +153,20 @@ struct Inner<W> {
     /// Writes that are being made.
     started: usize,
     positions: u64,
+    status_delay: StatusDelay,
+}
+
+/// A reconcile, or a write of a scale. Until it is dropped, statuses and events are delayed.
+pub(in crate::controllers) struct ExpectedScale<'a, W: QueuedWrite> {
+    queue: &'a WriteQueue<W>,
+    id: WorkId,
+}
+
+impl<W: QueuedWrite> Drop for ExpectedScale<'_, W> {
+    fn drop(&mut self) {
+        self.queue.lock().status_delay.end(&self.id);
+        self.queue.changed.notify_one();
+    }
 }
 
 /// The waiting writes of a controller.
@@ -163,6 +184,7 @@ impl<W> Default for WriteQueue<W> {
             in_flight: HashSet::new(),
             started: 0,
             positions: 0,
+            status_delay: StatusDelay::default(),
         };
         Self { inner: Mutex::new(inner), changed: Notify::new() }
     }
@@ -184,6 +206,12 @@ impl<W: QueuedWrite> WriteQueue<W> {
     /// Removes the waiting write of a part, because it is outdated.
     pub fn cancel(&self, key: &ObjectKey, part: WritePart) {
         self.lock().remove(&(key.clone(), part, 0));
+    }
+
+    /// Begins work that may lead to a scale.
+    pub fn expect_scale(&self) -> ExpectedScale<'_, W> {
+        let id = self.lock().status_delay.begin(Instant::now());
+        ExpectedScale { queue: self, id }
     }
 
     /// Whether an object is being written.
@@ -248,21 +276,24 @@ impl<W: QueuedWrite> WriteQueue<W> {
         let mut running = FuturesUnordered::new();
         let dispatch = async {
             loop {
-                drive(&mut running, self.wait_until_ready(concurrency)).await;
+                drive(&mut running, self.wait_for_write(concurrency)).await;
                 if drive(&mut running, permit.acquire()).await.is_err() {
                     self.clear();
                     continue;
                 }
-                let Some((key, write)) = self.pop() else { continue };
+                // The token is kept for the first write that may start: a scale may come while only statuses wait.
+                let (key, write) = drive(&mut running, self.take()).await;
                 // All tokens are taken before the write begins: otherwise a less urgent one would come in between.
                 for _ in 1..write.requests() {
                     let _: Result<(), NotLeader> = drive(&mut running, permit.acquire()).await;
                 }
                 let prepaid = PrepaidPermit::new(permit.clone(), write.requests());
                 let event = (write.part() == WritePart::Event).then(|| (key.clone(), true));
+                let scale = (write.part() == WritePart::Scale).then(|| self.expect_scale());
                 let made = run(key, write, prepaid);
                 running.push(async move {
                     made.await;
+                    drop(scale);
                     let mut inner = self.lock();
                     inner.started -= 1;
                     if let Some(event) = &event {
@@ -280,8 +311,8 @@ impl<W: QueuedWrite> WriteQueue<W> {
         while running.next().await.is_some() {}
     }
 
-    /// Waits until a write may be started.
-    async fn wait_until_ready(&self, concurrency: usize) {
+    /// Waits until a write waits that may start, but for the delay of statuses.
+    async fn wait_for_write(&self, concurrency: usize) {
         loop {
             let changed = self.changed.notified();
             {
@@ -294,15 +325,18 @@ impl<W: QueuedWrite> WriteQueue<W> {
         }
     }
 
-    /// Takes the next write.
-    fn pop(&self) -> Option<(ObjectKey, W)> {
-        let mut inner = self.lock();
-        let id = inner.next()?.clone();
-        let Waiting { class, write, .. } = inner.remove(&id)?;
-        inner.classes[class as usize].last_served = Some(Arc::clone(&id.0.namespace));
-        inner.started += 1;
-        inner.in_flight.insert((id.0.clone(), id.1 == WritePart::Event));
-        Some((id.0, write))
+    /// Waits until a write may start, and takes it.
+    async fn take(&self) -> (ObjectKey, W) {
+        loop {
+            let changed = self.changed.notified();
+            let taken = self.lock().take(Instant::now());
+            match taken {
+                Ok(taken) => return taken,
+                // Both the end of the delay and a change are a reason to check again.
+                Err(Some(until)) => drop(timeout_at(until, changed).await),
+                Err(None) => changed.await,
+            }
+        }
     }
 }
 
@@ -351,6 +385,21 @@ impl<W: QueuedWrite> Inner<W> {
         let waiting = self.waiting.remove(id)?;
         self.classes[waiting.class as usize].remove(&id.0.namespace, waiting.position);
         Some(waiting)
+    }
+
+    /// Takes the next write. The error is until when it is delayed; `None` if there is no write that may start.
+    fn take(&mut self, now: Instant) -> Result<(ObjectKey, W), Option<Instant>> {
+        let Some(id) = self.next().cloned() else { return Err(None) };
+        if id.1 != WritePart::Scale
+            && let Some(until) = self.status_delay.delayed_until(now)
+        {
+            return Err(Some(until));
+        }
+        let Some(Waiting { class, write, .. }) = self.remove(&id) else { return Err(None) };
+        self.classes[class as usize].last_served = Some(Arc::clone(&id.0.namespace));
+        self.started += 1;
+        self.in_flight.insert((id.0.clone(), id.1 == WritePart::Event));
+        Ok((id.0, write))
     }
 
     fn next(&self) -> Option<&WriteId> {

@@ -95,6 +95,12 @@ impl Fixture {
     async fn writes(&self) -> Vec<TestWrite> {
         self.all().await.into_iter().map(|(_, write)| write).collect()
     }
+
+    /// The number of writes that are made within a time.
+    async fn count_after(&self, millis: u64) -> usize {
+        sleep(Duration::from_millis(millis)).await;
+        self.made.lock().expect("no panic").len()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,4 +243,87 @@ async fn cancelled_writes_are_not_made_and_take_no_room() {
     fixture.put("shop", "a", Status(1));
     assert!(fixture.queue.lock().classes.iter().map(|class| class.len).sum::<usize>() == 1);
     assert_eq!(fixture.writes().await, [Status(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_waits_for_a_running_reconcile_and_its_scale_goes_first() {
+    let fixture = Fixture::new(1000.0, Duration::ZERO);
+    let reconcile = fixture.queue.expect_scale();
+    fixture.put("shop", "a", Status(1));
+    fixture.put("shop", "b", Event(1));
+    assert_eq!(fixture.count_after(90).await, 0);
+    fixture.put("shop", "c", Up(1));
+    drop(reconcile);
+    assert_eq!(fixture.writes().await, [Up(1), Status(1), Event(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_waits_for_a_scale_that_is_being_written() {
+    let fixture = Fixture::new(1000.0, Duration::from_millis(20));
+    fixture.put("shop", "a", Up(1));
+    sleep(Duration::from_millis(5)).await;
+    fixture.put("shop", "b", Status(1));
+    assert_eq!(fixture.writes().await, [Up(1), Status(1)], "the scale takes longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reconcile_delays_statuses_only_at_its_beginning() {
+    let fixture = Fixture::new(1000.0, Duration::ZERO);
+    let _reconcile = fixture.queue.expect_scale();
+    fixture.put("shop", "a", Status(1));
+    assert_eq!(fixture.count_after(95).await, 0);
+    assert_eq!(fixture.count_after(10).await, 1);
+    fixture.put("shop", "a", Status(2));
+    assert_eq!(fixture.count_after(10).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_that_are_always_busy_delay_statuses_once() {
+    let fixture = Fixture::new(1000.0, Duration::ZERO);
+    let queue = Arc::clone(&fixture.queue);
+    tokio::spawn(async move {
+        let mut last = queue.expect_scale();
+        loop {
+            sleep(Duration::from_millis(10)).await;
+            drop(std::mem::replace(&mut last, queue.expect_scale()));
+        }
+    });
+    sleep(Duration::from_secs(1)).await;
+    fixture.put("shop", "a", Status(1));
+    assert_eq!(fixture.count_after(240).await, 0);
+    assert_eq!(fixture.count_after(20).await, 1);
+    for number in 0..10 {
+        fixture.put("shop", &format!("b{number}"), Status(number));
+    }
+    assert_eq!(fixture.count_after(100).await, 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_neither_waits_for_reconciles_nor_for_a_token_that_a_delayed_status_has() {
+    for is_cancelled in [false, true] {
+        let fixture = Fixture::new(1.0, Duration::ZERO);
+        let reconcile = fixture.queue.expect_scale();
+        fixture.put("shop", "a", Status(1));
+        // The only token of the first second is taken.
+        assert_eq!(fixture.count_after(10).await, 0);
+        if is_cancelled {
+            fixture.queue.cancel(&ObjectKey::new("shop", "a"), WritePart::Status);
+        }
+        fixture.put("shop", "b", Up(1));
+        // It needs two.
+        assert_eq!(fixture.count_after(1500).await, 1);
+        drop(reconcile);
+        let made = fixture.writes().await;
+        assert_eq!((made[0], made.len()), (Up(1), 2 - usize::from(is_cancelled)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconciles_that_end_while_nothing_waits_delay_nothing() {
+    let fixture = Fixture::new(1000.0, Duration::ZERO);
+    for _ in 0..100 {
+        drop(fixture.queue.expect_scale());
+    }
+    fixture.put("shop", "a", Status(1));
+    assert_eq!(fixture.count_after(10).await, 1);
 }
