@@ -12,6 +12,7 @@
 mod apply;
 mod autoscaler;
 mod controller;
+mod current_term;
 mod health;
 mod object_state;
 mod pods;

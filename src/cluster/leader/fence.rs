@@ -46,7 +46,7 @@ pub struct Fence {
 }
 
 /// One period of leadership, from a grant to its revocation or expiry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term(u64);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

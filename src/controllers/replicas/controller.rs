@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -13,13 +13,13 @@ use kube::Client;
 use plimsoll_core::types::compat::Compat;
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::writes::Write;
 use super::{ReconcileQueue, ReplicaAutoscaler, Workloads, WriteQueue, watches::Watches, workers};
+use super::{current_term::CurrentTerm, writes::Write};
 use crate::{
     cluster::{
         cache::{replica_pod::ReplicaPod, selector::Selector},
         clock::Clock,
-        leader::{Election, ElectionState, Fence, LeaderState, Term},
+        leader::{Election, ElectionState, Fence, LeaderState},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
         watch::WatchFactory,
         write::{EventSender, Permit, RateLimiter, WriteStats},
@@ -87,8 +87,7 @@ pub struct ReplicaController<A: ReplicaAutoscaler> {
     pub(in crate::controllers) permit: Permit,
     /// Writes that wait for the rate limit.
     pub(in crate::controllers) writes: WriteQueue<Write<A>>,
-    /// The current term of leadership.
-    pub(super) term: Mutex<Option<Term>>,
+    pub(super) term: CurrentTerm,
     pub(super) event_sender: EventSender,
     pub(super) loop_watchdog: LoopWatchdog,
     pub(super) loop_metrics: LoopMetrics,
@@ -145,7 +144,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             workloads,
             permit: settings.permit(process),
             writes: WriteQueue::default(),
-            term: Mutex::default(),
+            term: CurrentTerm::default(),
             event_sender,
             traffic: context.traffic.clone(),
             liveness: context.liveness.clone(),

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, pending},
     pin::Pin,
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -17,7 +17,7 @@ use super::{
     NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, ReplicaSettings, Requeue,
     next_reconcile, reconcile_result,
 };
-use crate::{cluster::leader::Term, controllers::runtime::shutdown::ShutdownToken};
+use crate::controllers::runtime::shutdown::ShutdownToken;
 use plimsoll_core::types::compat::Compat;
 
 /// How often a process that does not lead checks whether it has become the leader.
@@ -78,7 +78,6 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
 
     async fn process_queue(self: &Arc<Self>, stop: &ShutdownToken, parked: &mut ParkedReconciles) {
         let mut wakeups = self.queue.wakeups();
-        let mut last_term = None;
         loop {
             self.loop_watchdog.tick();
             if stop.is_cancelled() {
@@ -92,9 +91,11 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
                 }
                 continue;
             };
-            if last_term.replace(term) != Some(term) {
-                self.begin_term(term);
-            }
+            self.term.begin(term, || {
+                self.writes.clear();
+                // Due times from before this process became the leader are meaningless.
+                self.queue.requeue_all(self.clock.now());
+            });
             wakeups.borrow_and_update();
             let next_due = match self.queue.pop_due(self.clock.now()) {
                 NextItem::Due(key, state, due) => {
@@ -123,16 +124,6 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
                 _ = wakeups.changed() => {}
                 () = sleep(LONGEST_WAIT) => {}
             }
-        }
-    }
-
-    /// Forgets what was decided in earlier terms of leadership, before the first reconcile of this one.
-    fn begin_term(&self, term: Term) {
-        let mut current = self.term.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.replace(term) != Some(term) {
-            self.writes.clear();
-            // Due times from before this process became the leader are meaningless.
-            self.queue.requeue_all(self.clock.now());
         }
     }
 
