@@ -12,7 +12,24 @@ use plimsoll_core::{
 use serde::{Serialize, de::DeserializeOwned};
 use tracing::Span;
 
-use super::{ObjectState, ReconcileResult, ReplicaController};
+use super::{ObjectState, ReplicaController};
+
+/// When an object is due next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    /// At its offset within the period.
+    Periodic,
+    /// After this time.
+    After(Duration),
+    /// Only when it changes.
+    OnChange,
+}
+
+/// The outcome of a reconcile as a metric label, and when the object is due next.
+pub type ReconcileResult = (&'static str, Requeue);
+
+/// The outcome label of a reconcile that failed.
+pub(in crate::controllers) const ERROR: &str = "error";
 
 /// A kind of object that sets the replicas of a workload: what the queue of objects has to know.
 pub trait AutoscalerKind: Sized + Send + Sync + 'static {

@@ -2,27 +2,29 @@
 
 use std::{
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering},
     time::Duration,
 };
 
 use kube::Client;
 use plimsoll_core::types::compat::Compat;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::time::Instant;
 
-use super::{ReconcileQueue, ReplicaAutoscaler, Workloads, WriteQueue, watches::Watches, workers};
-use super::{current_term::CurrentTerm, writes::Write};
+use super::{
+    ReconcileQueue, ReplicaAutoscaler, ScaleWriter, StatusWriter, Workloads, WriteQueue,
+    events::EventRecorder,
+    health::{ControllerHealth, run_health_loop},
+    watches::Watches,
+    workers::Workers,
+    write_runner::WriteRunner,
+};
 use crate::{
     cluster::{
         cache::{replica_pod::ReplicaPod, selector::Selector},
         clock::Clock,
         leader::{Election, ElectionState, Fence, LeaderState},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
-        watch::WatchFactory,
-        write::{EventSender, Permit, RateLimiter, WriteStats},
+        write::{Permit, RateLimiter},
     },
     controllers::{
         runtime::{
@@ -30,13 +32,11 @@ use crate::{
             context::ControllerContext,
             controller::ControllerTasks,
             liveness_thread::Liveness,
-            loop_watchdog::LoopWatchdog,
-            role_health::HealthReporter,
             traffic_metrics::{export_watch_metrics, export_write_metrics},
         },
         updater::config::DryRun,
     },
-    telemetry::{ApiTrafficMetrics, LoopMetrics},
+    telemetry::ApiTrafficMetrics,
 };
 
 /// What the controllers of all kinds have to know of their flags.
@@ -75,28 +75,19 @@ impl ReplicaSettings {
 
 /// The controller of one kind of replica autoscaler.
 pub struct ReplicaController<A: ReplicaAutoscaler> {
-    pub(in crate::controllers) settings: ReplicaSettings,
+    pub(in crate::controllers) settings: Arc<ReplicaSettings>,
     /// What differs between kinds.
-    pub(in crate::controllers) autoscaler: A,
+    pub(in crate::controllers) autoscaler: Arc<A>,
     pub(in crate::controllers) clock: Clock,
     pub(in crate::controllers) client: Client,
-    pub(super) watch_factory: WatchFactory,
-    pub(super) watches: Watches,
-    pub(in crate::controllers) queue: ReconcileQueue<A>,
+    pub(in crate::controllers) queue: Arc<ReconcileQueue<A>>,
     pub(in crate::controllers) workloads: Arc<Workloads>,
     pub(in crate::controllers) permit: Permit,
-    /// Writes that wait for the rate limit.
-    pub(in crate::controllers) writes: WriteQueue<Write<A>>,
-    pub(super) term: CurrentTerm,
-    pub(super) event_sender: EventSender,
-    pub(super) loop_watchdog: LoopWatchdog,
-    pub(super) loop_metrics: LoopMetrics,
-    pub(super) health_reporter: HealthReporter,
-    /// Permits of slow reconciles that are parked while their worker continues with other objects.
-    pub(super) parked_permits: Arc<Semaphore>,
-    /// The number of reconciles so far.
-    pub(super) reconciles: AtomicU64,
-    pub(super) write_stats: Arc<WriteStats>,
+    pub(in crate::controllers) events: Arc<EventRecorder<A>>,
+    pub(in crate::controllers) status: Arc<StatusWriter<A>>,
+    pub(in crate::controllers) scales: ScaleWriter<A>,
+    pub(super) watches: Arc<Watches<A>>,
+    pub(super) health: ControllerHealth,
     liveness: Liveness,
     traffic: ApiTrafficMetrics,
     /// The state of the leader election; unset if it is disabled.
@@ -120,6 +111,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         autoscaler: A,
         context: &mut ControllerContext,
     ) -> Self {
+        let (settings, autoscaler) = (Arc::new(settings), Arc::new(autoscaler));
         let (client, clock) = (context.client.clone(), context.clock.clone());
         // As with upstream, reads of scales do not wait for writes.
         let gate = request_gate(RateLimiter::new(process.qps, process.burst));
@@ -127,9 +119,6 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             request_timeout: settings.request_timeout,
             ..CacheLifetimes::default()
         };
-        let write_stats = Arc::clone(&context.write_stats);
-        let event_sender =
-            EventSender::new(client.clone(), Arc::clone(&write_stats), settings.event_component);
         let workloads = Workloads::new(
             &settings.namespaces,
             ScaleClient::new(client.clone(), gate, lifetimes),
@@ -137,41 +126,55 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             context.watch_factory.clone(),
             settings.compat,
         );
-        let watches = Watches::new(Arc::clone(&workloads), A::RESOURCE);
+        let queue = Arc::new(ReconcileQueue::new(workloads.scopes.all().len()));
+        let watches = Watches::new(Arc::clone(&workloads), Arc::clone(&queue), clock.clone());
+        let (permit, writes) = (settings.permit(process), Arc::new(WriteQueue::default()));
+        let events = Arc::new(EventRecorder {
+            settings: Arc::clone(&settings),
+            clock: clock.clone(),
+            writes: Arc::clone(&writes),
+        });
+        let status = Arc::new(StatusWriter {
+            settings: Arc::clone(&settings),
+            autoscaler: Arc::clone(&autoscaler),
+            clock: clock.clone(),
+            client: client.clone(),
+            stats: Arc::clone(&context.write_stats),
+            permit: permit.clone(),
+            queue: Arc::clone(&queue),
+            writes,
+            events: Arc::clone(&events),
+        });
+        let scales = ScaleWriter { status: Arc::clone(&status), workloads: Arc::clone(&workloads) };
         Self {
-            queue: ReconcileQueue::new(watches.scopes().len()),
-            watches,
-            workloads,
-            permit: settings.permit(process),
-            writes: WriteQueue::default(),
-            term: CurrentTerm::default(),
-            event_sender,
-            traffic: context.traffic.clone(),
+            health: ControllerHealth::new(&mut context.registry, &settings),
+            watches: Arc::new(watches),
             liveness: context.liveness.clone(),
-            watch_factory: context.watch_factory.clone(),
-            loop_metrics: LoopMetrics::new(&mut context.registry, settings.name),
-            write_stats,
-            loop_watchdog: LoopWatchdog::default(),
-            health_reporter: HealthReporter::new(settings.name, settings.period),
-            parked_permits: Arc::new(Semaphore::new(workers::max_parked(&settings))),
+            traffic: context.traffic.clone(),
             election: OnceLock::new(),
-            reconciles: AtomicU64::new(0),
             settings,
             autoscaler,
             clock,
             client,
+            queue,
+            workloads,
+            permit,
+            events,
+            status,
+            scales,
         }
     }
 
     /// Number of reconciles so far.
     pub fn reconciles(&self) -> u64 {
-        self.reconciles.load(Ordering::Acquire)
+        self.health.reconciles.load(Ordering::Acquire)
     }
 
     /// Whether no object is due, and no write waits.
     pub fn is_idle(&self) -> bool {
         // A write that has ended may have made an object due, and a reconcile may have queued a write.
-        self.writes.is_idle() && self.queue.is_idle(self.clock.now()) && self.writes.is_idle()
+        let writes = &self.status.writes;
+        writes.is_idle() && self.queue.is_idle(self.clock.now()) && writes.is_idle()
     }
 
     /// How many pods of a namespace are ready and not terminating, according to the watch.
@@ -188,13 +191,13 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         if !config.enabled || self.settings.dry_run.is_some() {
             return None;
         }
-        let (health, compat) = (self.health_reporter.clone(), self.settings.compat);
+        let (health, compat) = (self.health.reporter.clone(), self.settings.compat);
         let options = config.options(config.name.clone());
         let election = Election::new(
             self.liveness.client(),
             options,
             self.permit.fence().clone(),
-            Arc::clone(&self.write_stats),
+            Arc::clone(&self.status.stats),
         )
         .with_lease_annotation(move || health.annotation(compat));
         self.election.get_or_init(|| election.state());
@@ -209,22 +212,23 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
 
     /// Spawns the watches, the workers and the writers.
     pub(in crate::controllers) fn spawn_tasks(self: &Arc<Self>, tasks: &mut ControllerTasks) {
-        let this = || Arc::clone(self);
-        let workers = &mut tasks.workers;
-        let stop = workers.shutdown_token();
-        self.start_watches(&stop, workers.tasks());
-        workers.spawn(|stop| this().run_health_loop(stop));
-        self.workloads.start_scale_watches(&stop, workers.tasks());
-        tasks.until_end.spawn(|stop| this().run_writes(stop));
+        let group = &mut tasks.workers;
+        let stop = group.shutdown_token();
+        self.watches.start(&stop, group.tasks());
+        group.spawn(|stop| run_health_loop(Arc::clone(self), stop));
+        self.workloads.start_scale_watches(&stop, group.tasks());
+        let write_runner = WriteRunner::new(Arc::clone(self));
+        tasks.until_end.spawn(|stop| write_runner.run(stop));
+        let workers = Workers::new(Arc::clone(self));
         for _ in 0..self.settings.workers.max(1) {
-            workers.spawn(|stop| this().run_worker(stop));
+            group.spawn(|stop| Arc::clone(&workers).run(stop));
         }
     }
 
     /// Writes what is still queued, if this process leads.
     pub(in crate::controllers) async fn drain_writes(&self, deadline: Instant) {
         if self.permit.fence().is_granted() {
-            self.writes.drain(deadline).await;
+            self.status.writes.drain(deadline).await;
         }
     }
 
@@ -239,8 +243,8 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         for (name, count) in self.workloads.scopes.scale_counts() {
             self.traffic.set_watch_objects(name, count);
         }
-        export_write_metrics(&self.traffic, &self.write_stats);
-        self.loop_metrics.set_leader(self.permit.fence().is_granted());
-        self.loop_metrics.set_lag(self.queue.longest_wait(self.clock.now()));
+        export_write_metrics(&self.traffic, &self.status.stats);
+        self.health.loop_metrics.set_leader(self.permit.fence().is_granted());
+        self.health.loop_metrics.set_lag(self.queue.longest_wait(self.clock.now()));
     }
 }

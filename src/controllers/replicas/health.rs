@@ -1,26 +1,79 @@
-//! Health of the controller, reported on its Lease and in gauges.
+//! Health of the controller, reported on its Lease, in gauges, and to probes.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
-use super::{ReplicaAutoscaler, ReplicaController};
-use crate::controllers::runtime::shutdown::ShutdownToken;
+use super::{ReplicaAutoscaler, ReplicaController, ReplicaSettings};
+use crate::{
+    cluster::server::{Probes, Stalled},
+    controllers::runtime::{
+        loop_watchdog::LoopWatchdog,
+        role_health::HealthReporter,
+        shutdown::ShutdownToken,
+        traffic_metrics::{check_watch_loops, unsynced_watches},
+    },
+    telemetry::{LoopMetrics, Registry},
+};
 
-impl<A: ReplicaAutoscaler> ReplicaController<A> {
-    /// Updates the health that the next renewal of the Lease writes. The renewal must not wait for the queue's lock.
-    pub(super) async fn run_health_loop(self: Arc<Self>, stop: ShutdownToken) {
-        loop {
-            let exported = self.queue.all_exported();
-            let health_of = |exported: &Arc<A::Exported>| A::health_of(exported);
-            let unknown = exported.iter().map(health_of).filter(|(unknown, _)| *unknown).count();
-            {
-                let mut health = self.health_reporter.lock();
-                (health.objects, health.stale) = (self.queue.len() as u64, unknown as u64);
-                health.last_pass = exported.iter().map(health_of).map(|(_, at)| at).max();
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(self.settings.election.retry_period) => {}
-            }
+/// An idle worker ticks every few seconds; a reconcile may take as long as its slowest metric source.
+const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The progress of a controller.
+pub(super) struct ControllerHealth {
+    pub loop_watchdog: LoopWatchdog,
+    pub loop_metrics: LoopMetrics,
+    pub reporter: HealthReporter,
+    /// The number of reconciles so far.
+    pub reconciles: AtomicU64,
+}
+
+impl ControllerHealth {
+    pub fn new(registry: &mut Registry, settings: &ReplicaSettings) -> Self {
+        Self {
+            loop_watchdog: LoopWatchdog::default(),
+            loop_metrics: LoopMetrics::new(registry, settings.name),
+            reporter: HealthReporter::new(settings.name, settings.period),
+            reconciles: AtomicU64::new(0),
         }
+    }
+}
+
+/// Updates the health that the next renewal of the Lease writes. The renewal must not wait for the queue's lock.
+pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(
+    controller: Arc<ReplicaController<A>>,
+    stop: ShutdownToken,
+) {
+    loop {
+        let exported = controller.queue.all_exported();
+        let health_of = |exported: &Arc<A::Exported>| A::health_of(exported);
+        let unknown = exported.iter().map(health_of).filter(|(unknown, _)| *unknown).count();
+        {
+            let mut health = controller.health.reporter.lock();
+            (health.objects, health.stale) = (controller.queue.len() as u64, unknown as u64);
+            health.last_pass = exported.iter().map(health_of).map(|(_, at)| at).max();
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(controller.settings.election.retry_period) => {}
+        }
+    }
+}
+
+impl<A: ReplicaAutoscaler> Probes for ReplicaController<A> {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
+        // With a simulated clock, wall time does not bound how often the loop has to iterate.
+        if self.clock.is_wall() {
+            self.health.loop_watchdog.check(LOOP_TIMEOUT, "the watermark controller's loop")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let missing = unsynced_watches(self.watches.all());
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

@@ -39,52 +39,50 @@ enum Ownership {
     ThroughOwners(Box<[OwnerRef]>),
 }
 
-impl Workloads {
-    /// The pods that the scale's selector matches, with their ownership.
-    pub(in crate::controllers) async fn matching_pods(
-        &self,
-        namespace: &str,
-        target: &ScaleTarget,
-        scale: &ScaleState,
-        rule: OwnershipRule,
-    ) -> Vec<Pod> {
-        let selector = match &scale.selector {
-            Ok(selector) => selector.clone(),
-            // Upstream treats an empty selector as one that matches everything, and relies on owners.
-            Err(_) => Selector::everything(),
-        };
-        // Without a uid only names are left.
-        let by_name = rule == OwnershipRule::OwnerName || scale.uid.is_empty();
-        let ownership_of = |pod: &ReplicaPod| {
-            if rule == OwnershipRule::Selector {
-                return Ownership::Known(true);
-            }
-            if by_name {
-                return Ownership::Known(owner_name_matches(&pod.owners, &target.name));
-            }
-            classify(pod, &scale.uid, &target.kind, &target.name)
-        };
-        let matching =
-            self.scopes.pods(namespace, &selector, |pod| (ownership_of(pod), pod.pod.clone()));
-        let mut lookups =
-            OwnerLookups { target_name: &target.name, target_uid: &scale.uid, results: Vec::new() };
-        let mut pods = Vec::with_capacity(matching.len());
-        for (ownership, pod) in matching {
-            let owned_by_target = match ownership {
-                Ownership::Known(owned_by_target) => owned_by_target,
-                Ownership::ThroughOwners(owners) => {
-                    let mut owned_by_target = false;
-                    for owner in owners {
-                        owned_by_target |=
-                            lookups.is_owned_by_target(&self.scales, namespace, owner).await;
-                    }
-                    owned_by_target
-                }
-            };
-            pods.push(Pod { owned_by_target, ..pod });
+/// The pods that the scale's selector matches, with their ownership.
+pub(in crate::controllers) async fn matching_pods(
+    workloads: &Workloads,
+    namespace: &str,
+    target: &ScaleTarget,
+    scale: &ScaleState,
+    rule: OwnershipRule,
+) -> Vec<Pod> {
+    let selector = match &scale.selector {
+        Ok(selector) => selector.clone(),
+        // Upstream treats an empty selector as one that matches everything, and relies on owners.
+        Err(_) => Selector::everything(),
+    };
+    // Without a uid only names are left.
+    let by_name = rule == OwnershipRule::OwnerName || scale.uid.is_empty();
+    let ownership_of = |pod: &ReplicaPod| {
+        if rule == OwnershipRule::Selector {
+            return Ownership::Known(true);
         }
-        pods
+        if by_name {
+            return Ownership::Known(owner_name_matches(&pod.owners, &target.name));
+        }
+        classify(pod, &scale.uid, &target.kind, &target.name)
+    };
+    let matching =
+        workloads.scopes.pods(namespace, &selector, |pod| (ownership_of(pod), pod.pod.clone()));
+    let mut lookups =
+        OwnerLookups { target_name: &target.name, target_uid: &scale.uid, results: Vec::new() };
+    let mut pods = Vec::with_capacity(matching.len());
+    for (ownership, pod) in matching {
+        let owned_by_target = match ownership {
+            Ownership::Known(owned_by_target) => owned_by_target,
+            Ownership::ThroughOwners(owners) => {
+                let mut owned_by_target = false;
+                for owner in owners {
+                    owned_by_target |=
+                        lookups.is_owned_by_target(&workloads.scales, namespace, owner).await;
+                }
+                owned_by_target
+            }
+        };
+        pods.push(Pod { owned_by_target, ..pod });
     }
+    pods
 }
 
 /// Results of owner lookups, cached for one reconcile: many pods share an owner.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -56,12 +55,6 @@ pub(in crate::controllers) struct ReconcileQueue<A: AutoscalerKind> {
     inner: Mutex<Inner<A>>,
     /// Incremented whenever an object becomes due earlier.
     wakeups: watch::Sender<u64>,
-}
-
-impl<A: AutoscalerKind> fmt::Debug for ReconcileQueue<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReconcileQueue").finish_non_exhaustive()
-    }
 }
 
 /// The next item of the queue.

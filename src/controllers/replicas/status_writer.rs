@@ -1,21 +1,24 @@
-//! Writes the status of objects when it changes materially, and emits events.
+//! Writes the status of objects when it changes materially.
 
 use std::sync::Arc;
 
-use kube::{Resource as _, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use plimsoll_core::{
-    scaling::{Event, STATUS_UPDATE_FAILED},
+    scaling::STATUS_UPDATE_FAILED,
     types::{Time, compat::Compat},
 };
 use plimsoll_storage::WritePermit;
 use tokio::time::Duration;
 
 use super::{
-    ObjectState, ReplicaAutoscaler, ReplicaController, WaitingStatus, WritePart,
+    ObjectState, ReconcileQueue, ReplicaAutoscaler, ReplicaSettings, WaitingStatus, WritePart,
+    WriteQueue,
+    events::EventRecorder,
     writes::{StatusChange, StatusResult, StatusWrite, Write},
 };
-use crate::cluster::write::{
-    EventDetails, InvolvedObject, ObjectPatchTarget, WriteContext, WriteError, status_patch,
+use crate::cluster::{
+    clock::Clock,
+    write::{ObjectPatchTarget, Permit, WriteContext, WriteError, WriteStats, status_patch},
 };
 
 /// Attempts to write a status if other clients change it concurrently.
@@ -26,31 +29,33 @@ pub(in crate::controllers) const ERROR_BACKOFF: Duration = Duration::from_secs(1
 /// An object that is overdue for this long has priority over status updates that only change values.
 const OVERDUE_AFTER: Duration = Duration::from_millis(500);
 
-/// How a new status differs from the current one.
-enum StatusDiff {
-    Unchanged,
-    /// Only values differ, which is not urgent.
-    ValuesOnly,
-    Material,
+/// Writes statuses, at once or through the queue.
+pub(in crate::controllers) struct StatusWriter<A: ReplicaAutoscaler> {
+    pub(super) settings: Arc<ReplicaSettings>,
+    pub(super) autoscaler: Arc<A>,
+    pub(super) clock: Clock,
+    pub(super) client: Client,
+    pub(super) stats: Arc<WriteStats>,
+    pub(super) permit: Permit,
+    pub(super) queue: Arc<ReconcileQueue<A>>,
+    pub(in crate::controllers) writes: Arc<WriteQueue<Write<A>>>,
+    pub(super) events: Arc<EventRecorder<A>>,
 }
 
-impl<A: ReplicaAutoscaler> ReplicaController<A> {
+impl<A: ReplicaAutoscaler> StatusWriter<A> {
     /// The context of writes with this permit.
-    pub(in crate::controllers) fn write_context<'a>(
-        &'a self,
-        permit: &'a dyn WritePermit,
-    ) -> WriteContext<'a> {
+    pub fn write_context<'a>(&'a self, permit: &'a dyn WritePermit) -> WriteContext<'a> {
         WriteContext {
             client: &self.client,
             permit,
-            stats: &self.write_stats,
+            stats: &self.stats,
             field_manager: A::FIELD_MANAGER,
         }
     }
 
     /// Changes the status: queues the write, if the status differs from the stored one. Upstream waits for it. Returns
     /// whether it is stored, or will be.
-    pub(in crate::controllers) async fn change_status(
+    pub async fn change_status(
         &self,
         state: &mut ObjectState<A>,
         change: StatusChange<A>,
@@ -76,7 +81,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     }
 
     /// The write of a changed status; `None` if it is not worth one, or in a dry run.
-    pub(in crate::controllers) fn new_status(
+    pub fn new_status(
         &self,
         state: &mut ObjectState<A>,
         change: StatusChange<A>,
@@ -92,11 +97,8 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         let base = state.stored_status().cloned();
         self.autoscaler.drop_unstored(base.as_ref(), &mut status, now);
         let key = state.key();
-        let is_worth_it = match self.status_diff(state, base.as_ref(), &status, now) {
-            StatusDiff::Material => true,
-            StatusDiff::ValuesOnly => may_write_values,
-            StatusDiff::Unchanged => false,
-        };
+        let is_worth_it =
+            self.is_worth_writing(state, base.as_ref(), &status, may_write_values, now);
         // If another status is being written, this one has to follow.
         if !is_worth_it && !self.writes.is_in_flight(&key) {
             state.waiting_status = None;
@@ -108,7 +110,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     }
 
     /// Writes a status. On a conflict, it is computed again from the stored object.
-    pub(in crate::controllers) async fn send_status(
+    pub async fn send_status(
         &self,
         mut write: StatusWrite<A>,
         permit: &dyn WritePermit,
@@ -162,7 +164,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     }
 
     /// Applies the result of a write of the status. Returns when the object is due, if it has to be written again.
-    pub(in crate::controllers) fn complete_status(
+    pub fn complete_status(
         &self,
         state: &mut ObjectState<A>,
         StatusResult { write, written }: &StatusResult<A>,
@@ -187,41 +189,38 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         }
     }
 
-    /// Compares two statuses. A difference in values counts only if no status was written for a while. Upstream writes every
-    /// difference.
-    fn status_diff(
+    /// Whether a status differs enough. A difference in values counts only if no status was written for a while. Upstream
+    /// writes every difference.
+    fn is_worth_writing(
         &self,
         state: &ObjectState<A>,
         before: Option<&A::Status>,
         after: &A::Status,
+        may_write_values: bool,
         now: Time,
-    ) -> StatusDiff {
-        let Some(before) = before else { return StatusDiff::Material };
+    ) -> bool {
+        let Some(before) = before else { return true };
         if A::is_same_status(before, after) {
-            return StatusDiff::Unchanged;
+            return false;
         }
         if self.settings.compat == Compat::Upstream
             || A::without_values(before) != A::without_values(after)
         {
-            return StatusDiff::Material;
+            return true;
         }
         let next_value_write =
             state.status_written_at.map(|at| at.later(self.settings.status_interval));
-        if next_value_write.is_none_or(|next_value_write| next_value_write <= now) {
-            StatusDiff::ValuesOnly
-        } else {
-            StatusDiff::Unchanged
-        }
+        may_write_values && next_value_write.is_none_or(|next_value_write| next_value_write <= now)
     }
 
     /// Whether a status update that only changes values delays neither other writes nor reconciles.
-    pub(in crate::controllers) fn may_write_values(&self) -> bool {
+    pub fn may_write_values(&self) -> bool {
         self.permit.limiter().has_spare_capacity()
             && self.queue.longest_wait(self.clock.now()) < OVERDUE_AFTER
     }
 
     /// Changes only conditions of an object, without a decision.
-    pub(in crate::controllers) async fn write_conditions(
+    pub async fn write_conditions(
         &self,
         state: &mut ObjectState<A>,
         updates: Vec<A::Condition>,
@@ -232,18 +231,14 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     }
 
     /// Doubles the delay after each failure, up to the period.
-    pub(in crate::controllers) fn back_off(
-        &self,
-        state: &mut ObjectState<A>,
-        delay: Duration,
-    ) -> Duration {
+    pub fn back_off(&self, state: &mut ObjectState<A>, delay: Duration) -> Duration {
         let delay = delay.saturating_mul(1 << state.failures.min(8)).min(self.settings.period);
         state.failures = state.failures.saturating_add(1);
         delay
     }
 
     /// Reports a failed status update with the given event reason. The next reconcile tries again.
-    pub(in crate::controllers) fn report_write_failure(
+    pub fn report_write_failure(
         &self,
         state: &ObjectState<A>,
         why: &WriteError,
@@ -260,63 +255,8 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             | WriteError::Rejected(_)
             | WriteError::Malformed(_) => {
                 tracing::warn!(%namespace, %name, %why, "failed to update status; retrying on the next reconcile");
-                self.emit_event(state, true, reason, why.message());
+                self.events.emit(state, true, reason, why.message());
             }
         }
-    }
-
-    /// Emits the events of a decision. A lasting warning is emitted once; upstream emits it on every reconcile.
-    pub(in crate::controllers) fn emit_events(
-        &self,
-        state: &mut ObjectState<A>,
-        events: Vec<Event>,
-    ) {
-        if self.settings.compat == Compat::Upstream {
-            for Event { is_warning, reason, message } in events {
-                self.emit_event(state, is_warning, reason, message);
-            }
-            return;
-        }
-        let (warnings, others): (Vec<Event>, Vec<Event>) =
-            events.into_iter().partition(|event| event.is_warning);
-        let mut active_warnings = Vec::new();
-        for Event { reason, message, .. } in warnings {
-            let is_new = state.active_warnings.iter().all(|(before, _)| *before != reason);
-            if is_new {
-                self.emit_event(state, true, reason, message.clone());
-            }
-            active_warnings.push((reason, message));
-        }
-        state.active_warnings = active_warnings;
-        let was_idle = state.is_idle;
-        state.is_idle = others.iter().any(|event| event.reason == "NotScaling");
-        for Event { reason, message, .. } in others {
-            if reason != "NotScaling" || !was_idle {
-                self.emit_event(state, false, reason, message);
-            }
-        }
-    }
-
-    /// Emits an event about an object.
-    pub(in crate::controllers) fn emit_event(
-        &self,
-        state: &ObjectState<A>,
-        is_warning: bool,
-        reason: &'static str,
-        message: String,
-    ) {
-        if self.settings.dry_run.is_some_and(|dry| !dry.events) {
-            return;
-        }
-        let involved_object = InvolvedObject {
-            api_version: A::API_VERSION,
-            kind: A::KIND,
-            namespace: state.object.namespace().unwrap_or_default(),
-            name: state.object.name_any(),
-            uid: state.object.uid().unwrap_or_default(),
-        };
-        let at = self.clock.now();
-        let event = EventDetails { involved_object, is_warning, reason, message, at };
-        self.writes.put(&state.key(), Write::Event(Box::new(event)));
     }
 }

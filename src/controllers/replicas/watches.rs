@@ -6,26 +6,30 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
-use super::{ReplicaAutoscaler, ReplicaController, WatchScope, Workloads};
+use super::{ReconcileQueue, ReplicaAutoscaler, WatchScope, Workloads};
 use crate::{
-    cluster::watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
+    cluster::{
+        clock::Clock,
+        watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
+    },
     controllers::runtime::shutdown::{ShutdownToken, Tasks},
 };
 use plimsoll_core::types::compat::Compat;
 
 /// The state of the watches of objects, one for each watch scope of the workloads, in the same order.
-#[derive(Debug)]
-pub(super) struct Watches {
+pub(super) struct Watches<A: ReplicaAutoscaler> {
     objects: Vec<Arc<WatchStatus>>,
     workloads: Arc<Workloads>,
+    queue: Arc<ReconcileQueue<A>>,
+    clock: Clock,
 }
 
-impl Watches {
+impl<A: ReplicaAutoscaler> Watches<A> {
     /// Creates watch states; no watch is started yet.
-    pub fn new(workloads: Arc<Workloads>, resource: &'static str) -> Self {
+    pub fn new(workloads: Arc<Workloads>, queue: Arc<ReconcileQueue<A>>, clock: Clock) -> Self {
         let scopes = workloads.scopes.all().iter();
-        let objects = scopes.map(|_| Arc::new(WatchStatus::new(resource))).collect();
-        Self { objects, workloads }
+        let objects = scopes.map(|_| Arc::new(WatchStatus::new(A::RESOURCE))).collect();
+        Self { objects, workloads, queue, clock }
     }
 
     /// The watch scopes: each namespace, or one for all.
@@ -44,36 +48,25 @@ impl Watches {
             status.wait_until_synced().await;
         }
     }
-}
 
-impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// Starts all watches. They run until `stop` is cancelled.
-    pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        for (index, (objects, scope)) in
-            self.watches.objects.iter().zip(self.watches.scopes()).enumerate()
-        {
-            self.start_watch(index, objects, stop, tasks, |controller: &Self, index, change| {
-                controller.apply_object_change(index, change);
+    pub fn start(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
+        for (index, (status, scope)) in self.objects.iter().zip(self.scopes()).enumerate() {
+            let (watches, watched) = (Arc::clone(self), Arc::clone(scope));
+            self.start_watch(scope, status, stop, tasks, move |change| {
+                watches.apply_object_change(index, change);
             });
-            self.start_watch(
-                index,
-                &scope.pods,
-                stop,
-                tasks,
-                |controller: &Self, index, change| {
-                    if let Some(scope) = controller.watches.scopes().get(index) {
-                        scope.apply_pod_change(change);
-                    }
-                },
-            );
+            self.start_watch(scope, &scope.pods, stop, tasks, move |change| {
+                watched.apply_pod_change(change);
+            });
         }
     }
 
     fn apply_object_change(&self, index: usize, change: ObjectChange<A::Object>) {
         // Upstream watches no scales.
-        if self.settings.compat == Compat::Plimsoll
+        if self.workloads.compat == Compat::Plimsoll
             && let (ObjectChange::Applied(object), Some(scope)) =
-                (&change, self.watches.scopes().get(index))
+                (&change, self.scopes().get(index))
         {
             let namespace = object.namespace().unwrap_or_default();
             scope.scales.ensure_watched(&self.workloads.target(&namespace, A::target(object)));
@@ -82,12 +75,12 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     }
 
     fn start_watch<K>(
-        self: &Arc<Self>,
-        index: usize,
+        &self,
+        scope: &WatchScope,
         status: &Arc<WatchStatus>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
-        apply: fn(&Self, usize, ObjectChange<K>),
+        apply: impl FnMut(ObjectChange<K>) + Send + 'static,
     ) where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -96,12 +89,9 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             + Send
             + 'static,
     {
-        let (controller, status, stopped) =
-            (Arc::clone(self), Arc::clone(status), stop.cancelled());
-        let only = self.watches.scopes().get(index).and_then(|scope| scope.namespace.as_deref());
-        let objects = self.watch_factory.objects::<K>(only);
+        let (status, stopped) = (Arc::clone(status), stop.cancelled());
+        let objects = self.workloads.watch_factory.objects::<K>(scope.namespace.as_deref());
         tasks.spawn(async move {
-            let apply = |change| apply(&controller, index, change);
             watch(objects, WatchOptions::default(), &status, apply, stopped).await;
         });
     }

@@ -9,13 +9,15 @@ use std::{
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use plimsoll_core::types::{ObjectKey, Time};
-use tokio::time::Instant;
-use tokio::{sync::OwnedSemaphorePermit, time::sleep};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep},
+};
 use tracing::Instrument as _;
 
 use super::{
-    NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, ReplicaSettings, Requeue,
-    next_reconcile, reconcile_result,
+    NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, Requeue, autoscaler,
+    current_term::CurrentTerm, next_reconcile,
 };
 use crate::controllers::runtime::shutdown::ShutdownToken;
 use plimsoll_core::types::compat::Compat;
@@ -29,22 +31,10 @@ const PARK_AFTER: Duration = Duration::from_secs(1);
 /// Parked reconciles for each worker.
 const PARKED_PER_WORKER: usize = 4;
 
-/// Concurrent writes for each worker.
-const WRITES_PER_WORKER: usize = 4;
-
 /// A reconcile in progress.
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Parked reconciles.
 type ParkedReconciles = FuturesUnordered<ReconcileFuture>;
-
-/// How many reconciles may be parked. Upstream's workers wait for each reconcile.
-pub(super) fn max_parked(settings: &ReplicaSettings) -> usize {
-    if settings.compat == Compat::Upstream {
-        0
-    } else {
-        settings.workers.max(1) * PARKED_PER_WORKER
-    }
-}
 
 /// Waits until a parked reconcile finishes; forever if there is none.
 async fn next_finished(parked: &mut ParkedReconciles) {
@@ -53,21 +43,32 @@ async fn next_finished(parked: &mut ParkedReconciles) {
     }
 }
 
-impl<A: ReplicaAutoscaler> ReplicaController<A> {
-    /// Makes the queued writes until `stop`.
-    pub(super) async fn run_writes(self: Arc<Self>, stop: ShutdownToken) {
-        let run = |_, write, permit| Arc::clone(&self).run_write(write, permit);
-        let concurrency = self.settings.workers.max(1) * WRITES_PER_WORKER;
-        self.writes.run(&self.permit, concurrency, run, stop.cancelled()).await;
+/// The workers of a controller.
+pub(super) struct Workers<A: ReplicaAutoscaler> {
+    controller: Arc<ReplicaController<A>>,
+    term: CurrentTerm,
+    /// Permits of slow reconciles that are parked while their worker continues with other objects.
+    parked_permits: Arc<Semaphore>,
+}
+
+impl<A: ReplicaAutoscaler> Workers<A> {
+    pub fn new(controller: Arc<ReplicaController<A>>) -> Arc<Self> {
+        // Upstream's workers wait for each reconcile.
+        let max_parked = match controller.settings.compat {
+            Compat::Upstream => 0,
+            Compat::Plimsoll => controller.settings.workers.max(1) * PARKED_PER_WORKER,
+        };
+        let parked_permits = Arc::new(Semaphore::new(max_parked));
+        Arc::new(Self { controller, term: CurrentTerm::default(), parked_permits })
     }
 
     /// Runs a worker, which reconciles due objects one after the other until `stop` is cancelled.
-    pub(super) async fn run_worker(self: Arc<Self>, stop: ShutdownToken) {
+    pub async fn run(self: Arc<Self>, stop: ShutdownToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             () = async {
-                self.watches.wait_for_sync().await;
-                self.workloads.wait_for_initial_lists().await;
+                self.controller.watches.wait_for_sync().await;
+                self.controller.workloads.wait_for_initial_lists().await;
             } => {}
         }
         let mut parked = ParkedReconciles::new();
@@ -77,13 +78,13 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     }
 
     async fn process_queue(self: &Arc<Self>, stop: &ShutdownToken, parked: &mut ParkedReconciles) {
-        let mut wakeups = self.queue.wakeups();
+        let mut wakeups = self.controller.queue.wakeups();
         loop {
-            self.loop_watchdog.tick();
+            self.controller.health.loop_watchdog.tick();
             if stop.is_cancelled() {
                 return;
             }
-            let Some(term) = self.permit.fence().term() else {
+            let Some(term) = self.controller.permit.fence().term() else {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = next_finished(parked) => {}
@@ -92,12 +93,12 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
                 continue;
             };
             self.term.begin(term, || {
-                self.writes.clear();
+                self.controller.status.writes.clear();
                 // Due times from before this process became the leader are meaningless.
-                self.queue.requeue_all(self.clock.now());
+                self.controller.queue.requeue_all(self.controller.clock.now());
             });
             wakeups.borrow_and_update();
-            let next_due = match self.queue.pop_due(self.clock.now()) {
+            let next_due = match self.controller.queue.pop_due(self.controller.clock.now()) {
                 NextItem::Due(key, state, due) => {
                     let mut reconcile: ReconcileFuture =
                         Box::pin(Arc::clone(self).process_item(key, state, due));
@@ -113,7 +114,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             };
             let due = async {
                 match next_due {
-                    Some(next_due) => self.clock.sleep_until(next_due).await,
+                    Some(next_due) => self.controller.clock.sleep_until(next_due).await,
                     None => pending().await,
                 }
             };
@@ -140,7 +141,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
                 () = &mut *reconcile => return None,
                 () = next_finished(parked) => {}
                 () = &mut park_timer => {
-                    self.loop_watchdog.tick();
+                    self.controller.health.loop_watchdog.tick();
                     if let Ok(permit) = Arc::clone(&self.parked_permits).try_acquire_owned() {
                         return Some(permit);
                     }
@@ -158,29 +159,30 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         due: Time,
     ) {
         let began = Instant::now();
-        let lag = self.clock.now().nanos_since(due).max(0).unsigned_abs();
-        self.autoscaler.begin_reconcile(Duration::from_nanos(lag));
+        let lag = self.controller.clock.now().nanos_since(due).max(0).unsigned_abs();
+        self.controller.autoscaler.begin_reconcile(Duration::from_nanos(lag));
         let span = A::log_span(&state.object);
-        let scale = self.writes.expect_scale();
-        let (outcome, next) = A::reconcile(&self, &key, &mut state).instrument(span).await;
+        let scale = self.controller.status.writes.expect_scale();
+        let (outcome, next) =
+            A::reconcile(&self.controller, &key, &mut state).instrument(span).await;
         drop(scale);
-        self.autoscaler.end_reconcile((outcome, next), began.elapsed());
-        self.reconciles.fetch_add(1, Ordering::AcqRel);
-        let now = self.clock.now();
-        if outcome != reconcile_result::ERROR {
-            self.loop_metrics.set_last_success(now);
+        self.controller.autoscaler.end_reconcile((outcome, next), began.elapsed());
+        self.controller.health.reconciles.fetch_add(1, Ordering::AcqRel);
+        let now = self.controller.clock.now();
+        if outcome != autoscaler::ERROR {
+            self.controller.health.loop_metrics.set_last_success(now);
         }
         let next = self.next_due(&key, next, due, now);
-        self.queue.requeue(&key, state, next, now);
+        self.controller.queue.requeue(&key, state, next, now);
     }
 
     fn next_due(&self, key: &ObjectKey, next: Requeue, due: Time, now: Time) -> Option<Time> {
-        let period = self.settings.period;
+        let period = self.controller.settings.period;
         match next {
             Requeue::OnChange => None,
             Requeue::After(pause) => Some(now.later(pause)),
             // Upstream counts from the end of a reconcile.
-            Requeue::Periodic if self.settings.compat == Compat::Upstream => {
+            Requeue::Periodic if self.controller.settings.compat == Compat::Upstream => {
                 Some(now.later(period))
             }
             Requeue::Periodic => Some(next_reconcile(key, now.max(due), period)),

@@ -85,6 +85,13 @@ pub(in crate::controllers) struct ScaleWrite<A: ReplicaAutoscaler> {
     pub term: Option<Term>,
 }
 
+impl<A: ReplicaAutoscaler> ScaleWrite<A> {
+    /// The replicas that the decision is based on.
+    pub fn spec_replicas(&self) -> i32 {
+        self.observed.values().spec_replicas
+    }
+}
+
 impl<A: ReplicaAutoscaler> QueuedWrite for Write<A> {
     fn part(&self) -> WritePart {
         match self {
@@ -96,7 +103,7 @@ impl<A: ReplicaAutoscaler> QueuedWrite for Write<A> {
     }
 
     fn adds_replicas(&self) -> bool {
-        matches!(self, Self::Scale(write) if write.to > write.observed.values().spec_replicas)
+        matches!(self, Self::Scale(write) if write.to > write.spec_replicas())
     }
 
     fn requests(&self) -> usize {
@@ -156,17 +163,11 @@ pub(in crate::controllers) enum ScaleEnd {
 /// The result of a write of the scale.
 #[derive(Debug)]
 pub(in crate::controllers) struct ScaleResult<A: ReplicaAutoscaler> {
-    pub decision: Arc<A::Decision>,
+    /// The write, with the object as stored after the pending scale was recorded.
+    pub write: ScaleWrite<A>,
     pub end: ScaleEnd,
-    /// The object as stored after the pending scale was recorded.
-    pub object: Arc<A::Object>,
-    pub from: i32,
-    pub to: i32,
     /// The version of the scale.
     pub scale_version: Option<u64>,
-    pub now: Time,
-    /// The term of leadership in which it was decided.
-    pub term: Option<Term>,
 }
 
 /// The result of a write of the status.

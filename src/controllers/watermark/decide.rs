@@ -117,7 +117,7 @@ impl WatermarkController {
         }
         let target = &filled.scale_target_ref;
         let scaling = Scaling { target, observed, observed_at, is_dry_run };
-        self.apply_decision(state, exported, decision, scaling, now).await;
+        self.scales.apply_decision(state, exported, decision, scaling, now).await;
         self.autoscaler.metrics.observe_step("write", started.elapsed());
         (outcome, Requeue::Periodic)
     }

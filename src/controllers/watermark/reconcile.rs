@@ -95,22 +95,22 @@ impl WatermarkController {
         if let Err(invalid) = validate(filled, &key.to_string()) {
             let why = invalid.to_string();
             let [inactive, _] = ConditionUpdate::unprocessed();
-            self.cancel_scale(state);
+            self.scales.cancel_scale(state);
             let change = StatusChange::Conditions(vec![inactive, invalid.condition()]);
             let is_written =
-                self.change_status(state, change, now, STATUS_UPDATE_FAILED, true).await;
+                self.status.change_status(state, change, now, STATUS_UPDATE_FAILED, true).await;
             if self.settings.compat == Compat::Plimsoll {
                 exported.clear_decision();
             }
             if state.active_warnings.iter().all(|(_, before)| *before != why) {
-                self.emit_event(state, true, "FailedSpecCheck", why.clone());
+                self.events.emit(state, true, "FailedSpecCheck", why.clone());
             }
             state.active_warnings = vec![("FailedSpecCheck", why)];
             // Only a change of the object can fix this. Requeue only until the conditions are written.
             if is_written || self.settings.compat == Compat::Upstream {
                 return ("invalid", Requeue::OnChange);
             }
-            return ("error", Requeue::After(self.back_off(state, ERROR_BACKOFF)));
+            return ("error", Requeue::After(self.status.back_off(state, ERROR_BACKOFF)));
         }
         self.read_options(state, filled, now).await;
         let started = Instant::now();
@@ -149,13 +149,13 @@ impl WatermarkController {
         if self.settings.compat == Compat::Plimsoll {
             exported.clear_limits();
         }
-        self.cancel_scale(state);
+        self.scales.cancel_scale(state);
         let text = why.to_string();
         let updates = ConditionUpdate::unprocessed().to_vec();
-        self.write_conditions(state, updates, now).await;
+        self.status.write_conditions(state, updates, now).await;
         let is_new = state.active_warnings.iter().all(|(_, before)| *before != text);
         if is_new || self.settings.compat == Compat::Upstream {
-            self.emit_event(state, true, "FailedProcessWPA", text.clone());
+            self.events.emit(state, true, "FailedProcessWPA", text.clone());
         }
         state.active_warnings = vec![("FailedProcessWPA", text)];
         let delay = match why {
@@ -169,13 +169,13 @@ impl WatermarkController {
         if self.settings.compat == Compat::Upstream {
             return ("error", Requeue::After(delay));
         }
-        ("error", Requeue::After(self.back_off(state, delay)))
+        ("error", Requeue::After(self.status.back_off(state, delay)))
     }
 
     /// Reconciles an object that is being deleted: removes the finalizer.
     async fn reconcile_deleted(&self, state: &mut ObjectState) -> ReconcileResult {
         state.exported = None;
-        self.cancel_scale(state);
+        self.scales.cancel_scale(state);
         if self.settings.compat == Compat::Plimsoll {
             self.remove_finalizer(state);
             return ("gone", Requeue::OnChange);
@@ -200,7 +200,7 @@ impl WatermarkController {
     fn remove_finalizer(&self, state: &ObjectState) -> bool {
         let has_finalizer = self.has_finalizer(state);
         if has_finalizer {
-            self.writes.put(&state.key(), Write::Metadata(Arc::clone(&state.object)));
+            self.status.writes.put(&state.key(), Write::Metadata(Arc::clone(&state.object)));
         }
         has_finalizer
     }
@@ -214,8 +214,8 @@ impl WatermarkController {
         let others: Vec<&String> =
             object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let body = json!({"metadata": {"finalizers": others}});
-        match self.write_context(permit).patch_object(object, ObjectPatchTarget::Object, body).await
-        {
+        let context = self.status.write_context(permit);
+        match context.patch_object(object, ObjectPatchTarget::Object, body).await {
             Ok(stored) => Ok(Some(WatermarkAutoscaler::trimmed(stored))),
             Err(WriteError::NotFound) => Ok(None),
             Err(why) => Err(why),
@@ -239,13 +239,14 @@ impl WatermarkController {
                 None
             }
             Err(why) => {
-                self.report_write_failure(state, why, STATUS_UPDATE_FAILED);
+                self.status.report_write_failure(state, why, STATUS_UPDATE_FAILED);
                 if matches!(why, WriteError::Conflict(_)) {
                     // The object has changed: the next reconcile tries again.
                     state.own.finalizer_retry_at = None;
                 }
                 let is_deleted = state.object.metadata.deletion_timestamp.is_some();
-                is_deleted.then(|| self.clock.now().later(self.back_off(state, ERROR_BACKOFF)))
+                is_deleted
+                    .then(|| self.clock.now().later(self.status.back_off(state, ERROR_BACKOFF)))
             }
         }
     }
@@ -257,12 +258,12 @@ impl WatermarkController {
         filled: &WatermarkPodAutoscalerSpec,
     ) -> ReconcileResult {
         let Ok(spec) = serde_json::to_value(filled) else { return ("error", Requeue::Periodic) };
-        let (context, body) = (self.write_context(&self.permit), json!({ "spec": spec }));
+        let (context, body) = (self.status.write_context(&self.permit), json!({ "spec": spec }));
         match context.patch_object(&*state.object, ObjectPatchTarget::Object, body).await {
             Ok(stored) => state.object = WatermarkAutoscaler::trimmed(stored),
             Err(WriteError::NotFound) => {}
             Err(why) => {
-                self.report_write_failure(state, &why, STATUS_UPDATE_FAILED);
+                self.status.report_write_failure(state, &why, STATUS_UPDATE_FAILED);
                 return ("error", Requeue::After(ERROR_BACKOFF));
             }
         }

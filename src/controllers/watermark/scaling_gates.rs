@@ -76,7 +76,7 @@ impl WatermarkController {
             }
         }
         if !updates.is_empty() {
-            self.write_conditions(state, updates, now).await;
+            self.status.write_conditions(state, updates, now).await;
         }
     }
 
@@ -112,7 +112,7 @@ impl WatermarkController {
             updates.insert(0, inactive);
         }
         if !updates.is_empty() {
-            self.write_conditions(state, updates, now).await;
+            self.status.write_conditions(state, updates, now).await;
         }
         blocked.map(|(why, pause)| Blocked { reason: why, retry_after: pause })
     }
@@ -147,7 +147,7 @@ impl WatermarkController {
         if let Monitor::Unreadable(why) = &found
             && (!was_unread || self.settings.compat == Compat::Upstream)
         {
-            self.emit_event(state, true, "FailedGetDatadogMonitor", why.clone());
+            self.events.emit(state, true, "FailedGetDatadogMonitor", why.clone());
         }
         exported.monitor = Some(ExportedMonitor { name, blocks: result.blocked.is_some() });
         Some(result)

@@ -4,7 +4,7 @@ use kube::ResourceExt as _;
 use plimsoll_core::types::ObjectKey;
 
 use super::{
-    super::replicas::{ObservedScale, OwnershipRule},
+    super::replicas::{ObservedScale, OwnershipRule, matching_pods},
     WatermarkController,
     autoscaler::ObjectState,
 };
@@ -30,9 +30,8 @@ impl WatermarkController {
             Compat::Upstream => OwnershipRule::OwnerName,
             Compat::Plimsoll => OwnershipRule::OwnerChain,
         };
-        self.workloads
-            .matching_pods(&key.namespace, &filled.scale_target_ref, scale, ownership_rule)
-            .await
+        let target = &filled.scale_target_ref;
+        matching_pods(&self.workloads, &key.namespace, target, scale, ownership_rule).await
     }
 
     /// The scale of a target. It is fetched while a change is pending, because the current scale shows whether it was made.

@@ -1,4 +1,4 @@
-//! The scale of a target: from a watch where that is enough, otherwise from the API server.
+//! The workloads of a controller, and the scale of each: from a watch where that is enough, otherwise from the API server.
 //!
 //! A watched scale is never written back: before replicas are changed, the scale is fetched, and the decision is made
 //! again if it differs.
@@ -6,16 +6,16 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::{WatchScope, Workloads};
+use super::{WatchScope, WatchScopes};
 use crate::cluster::{
     cache::controllers::{
         Controller, SlimDeployment, SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
     },
-    target::scale::{ObjectReference, ScaleReadError, ScaleState, ScaleSubresource},
-    watch::{WatchOptions, watch},
+    target::scale::{ObjectReference, ScaleClient, ScaleReadError, ScaleState, ScaleSubresource},
+    watch::{WatchFactory, WatchOptions, watch},
     write::{AccessReview, AccessRule, WriteContext, WriteError, check_access},
 };
 use crate::controllers::runtime::shutdown::{ShutdownToken, Tasks};
@@ -47,7 +47,35 @@ impl ObservedScale {
     }
 }
 
+/// Access to the workloads of a controller.
+pub(in crate::controllers) struct Workloads {
+    /// Watches per namespace.
+    pub scopes: WatchScopes,
+    /// Client for the scale subresource.
+    pub scales: ScaleClient,
+    client: Client,
+    pub(super) watch_factory: WatchFactory,
+    pub(super) compat: Compat,
+}
+
 impl Workloads {
+    /// Workloads of these namespaces, or of all if empty. With `Compat::Upstream` every read goes to the API server.
+    pub fn new(
+        namespaces: &[String],
+        scales: ScaleClient,
+        client: Client,
+        watch_factory: WatchFactory,
+        compat: Compat,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            scopes: WatchScopes::new(namespaces),
+            scales,
+            client,
+            watch_factory,
+            compat,
+        })
+    }
+
     /// The reference to a target in this namespace.
     pub(in crate::controllers) fn target(
         &self,
