@@ -19,7 +19,7 @@ use plimsoll::{
     cluster::clock::Clock,
     controllers::{
         all_in_one,
-        runtime::{Clients, config::ElectionConfig},
+        runtime::{Clients, config::ElectionConfig, controller::ControllerConfig},
     },
 };
 use tempfile::TempDir;
@@ -133,45 +133,38 @@ fn renew_often(election: &mut ElectionConfig) -> String {
     election.name.clone()
 }
 
-#[tokio::test]
-async fn a_recommender_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
+/// Starts a controller and blocks its worker thread; fails unless the Lease and the endpoints keep working.
+async fn assert_survives_busy_worker<C: ControllerConfig>(config: C, lease: &str) {
     let controllers = SingleThreadedControllers::new();
-    let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
-    let config = recommender_config(&flags).expect("valid flags");
     let clients = controllers.clients().await;
     let started = controllers::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
-    controllers.assert_stays_alive(&["vpa-recommender-lease"], &[running.address()]).await;
+    controllers.assert_stays_alive(&[lease], &[running.address(), running.health()]).await;
     controllers.run(running.stop()).await;
     controllers.end();
+}
+
+#[tokio::test]
+async fn a_recommender_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
+    let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
+    let config = recommender_config(&flags).expect("valid flags");
+    assert_survives_busy_worker(config, "vpa-recommender-lease").await;
 }
 
 #[tokio::test]
 async fn an_updater_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
-    let controllers = SingleThreadedControllers::new();
     let flags = [&ELECTION[..], &["--address=127.0.0.1:0"]].concat();
     let config = updater_config(&flags, |_| String::new()).expect("valid flags");
-    let clients = controllers.clients().await;
-    let started = controllers::start(config, clients, Clock::wall());
-    let running = controllers.run(started).await.expect("starts");
-    controllers.assert_stays_alive(&["vpa-updater"], &[running.address()]).await;
-    controllers.run(running.stop()).await;
-    controllers.end();
+    assert_survives_busy_worker(config, "vpa-updater").await;
 }
 
 #[tokio::test]
 async fn a_watermark_controller_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
-    let controllers = SingleThreadedControllers::new();
     let flags = ["--metrics-addr=127.0.0.1:0"];
     let mut config = watermark_config(&flags, |_| String::new()).expect("valid flags");
     config.process.addresses[1] = "127.0.0.1:0".parse().expect("an address");
     let lease = renew_often(&mut config.election);
-    let clients = controllers.clients().await;
-    let started = controllers::start(config, clients, Clock::wall());
-    let running = controllers.run(started).await.expect("starts");
-    controllers.assert_stays_alive(&[&lease], &[running.address(), running.health()]).await;
-    controllers.run(running.stop()).await;
-    controllers.end();
+    assert_survives_busy_worker(config, &lease).await;
 }
 
 #[tokio::test]
