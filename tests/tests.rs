@@ -13,6 +13,7 @@ mod demo;
 mod deploy;
 mod docs;
 mod explain;
+mod faults;
 mod hostile_tenant;
 mod liveness;
 mod metric_sources;

@@ -2,7 +2,7 @@
 
 mod day;
 mod empty_recommendation;
-mod faults;
+pub mod faults;
 pub mod in_process;
 mod inputs;
 mod prometheus_scrape;

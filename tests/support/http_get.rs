@@ -1,4 +1,4 @@
-//! A plain HTTP GET with a timeout.
+//! A plain HTTP GET with a timeout, and sums of metrics from the page that it returns.
 
 use std::time::Duration;
 
@@ -16,4 +16,14 @@ pub async fn http_get(address: &str) -> Option<Bytes> {
     let address = address.parse().expect("an address");
     let answer = async { client.get(address).await.ok()?.into_body().collect().await.ok() };
     Some(tokio::time::timeout(TIMEOUT, answer).await.ok()??.to_bytes())
+}
+
+/// Sums the series of a metric that have all of these labels.
+pub fn metric_sum(page: &str, name: &str, labels: &[&str]) -> f64 {
+    let of_name = page.lines().filter(|line| {
+        let rest = line.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+    });
+    let fits = of_name.filter(|line| labels.iter().all(|label| line.contains(label)));
+    fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }

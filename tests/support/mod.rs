@@ -7,7 +7,8 @@
 //!   PrometheusServer ── releases 2 and 3, with days of history
 //!   UpstreamProcesses ── the three programs that this project replaces
 //!   PlimsollProcesses ── this project's controllers; RecommenderPair runs recommenders of both sides
-//!   ApiProxy ── a proxy in front of the API server that injects faults
+//!   RoleProcess ── one of them, to kill, freeze and restart
+//!   ApiProxy ── a proxy in front of the API server that injects faults; HoldingProxy holds the writes of a role
 //!   in_memory_api ── an API server without sockets, for tests on virtual time
 //!   ServiceNetwork ── the network from the API server to Services
 //!   bulk_objects ── thousands of workloads of every kind, without controllers
@@ -20,6 +21,7 @@ pub mod certificates;
 pub mod clock;
 pub mod control_plane;
 pub mod cpu_time;
+pub mod holding_proxy;
 pub mod hollow_nodes;
 pub mod http_get;
 pub mod in_memory_api;
@@ -32,6 +34,7 @@ pub mod process_guard;
 pub mod prometheus_server;
 pub mod random;
 pub mod recommender_pair;
+pub mod role_process;
 pub mod service_network;
 pub mod skipped;
 pub mod testbed;

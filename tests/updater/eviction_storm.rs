@@ -6,15 +6,15 @@ use std::{collections::BTreeSet, time::Duration};
 use k8s_openapi::api::apps::v1::Deployment;
 use plimsoll::cluster::clock::Clock;
 
-use super::{
-    availability_watch::AvailabilityWatch,
-    fixture,
-    proxy::{HoldingProxy, RoleWrite},
-    sizing_webhook::SizingWebhook,
-};
+use super::{availability_watch::AvailabilityWatch, fixture, sizing_webhook::SizingWebhook};
 use crate::{
     storage::checkpoint_objects::create_definitions,
-    support::{Testbed, hollow_nodes::is_ready, manifests, wait},
+    support::{
+        Testbed,
+        holding_proxy::{HoldingProxy, RoleWrite},
+        hollow_nodes::is_ready,
+        manifests, wait,
+    },
 };
 
 const SMALL: StormSize = StormSize { workloads: 5, replicas: 8 };

@@ -1,6 +1,6 @@
 //! Runs an updater in this process on one namespace of a testbed, and creates its workloads.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Pod};
 use kube::{
@@ -25,9 +25,21 @@ use serde_json::{Value, json};
 use crate::{
     storage::checkpoint_objects::create_definitions,
     support::{
-        Testbed, clock::wall_now, hollow_nodes::is_ready, http_get::http_get, manifests, wait,
+        Testbed, clock::wall_now, hollow_nodes::is_ready, http_get::http_get, manifests,
+        role_process::RoleProcess, wait,
     },
 };
+
+pub use crate::support::http_get::metric_sum;
+
+/// The shortest passes possible, for workloads without a cooldown.
+pub const FAST_FLAGS: &[&str] = &[
+    "--updater-interval=300ms",
+    "--cool-down=0",
+    "--canary-watch=0",
+    // A disruption that was recorded but never made would delay the others for 15 minutes.
+    "--max-unproven-evictions=0",
+];
 
 /// Returns the shared testbed with the CRDs, and a namespace for this test.
 pub async fn testbed_and_namespace(name: &str) -> Option<(Testbed, String)> {
@@ -69,6 +81,30 @@ pub async fn start_with(
     let mut config = updater_config(&flags, |_| String::new()).expect("valid flags");
     adjust(&mut config);
     controllers::start(config, client, clock).await.expect("starts")
+}
+
+/// Starts an updater as a process, with a name that is unique on that testbed.
+pub fn start_process(
+    bed: &Testbed,
+    name: &str,
+    namespace: &str,
+    kubeconfig: &Path,
+    more: &[&str],
+) -> RoleProcess {
+    RoleProcess::start(bed, &format!("{name}-of-{namespace}"), &[], |port| {
+        let mut arguments = vec!["updater".to_owned()];
+        arguments.extend(flags(namespace, more));
+        // The last value counts.
+        arguments.push(format!("--address=127.0.0.1:{port}"));
+        arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        arguments
+    })
+}
+
+/// Waits until a process has made this many more passes; only the leader makes passes.
+pub async fn wait_for_passes_of(process: &RoleProcess, more: u32) {
+    let passes = "vpa_updater_execution_latency_seconds_count";
+    process.wait_for_increase(passes, &["step=\"total\""], more).await;
 }
 
 /// Creates a Deployment and waits until its pods are ready.
@@ -191,16 +227,6 @@ pub async fn wait_for_passes(running: &UpdaterHandle, more: u64) {
 pub async fn metrics(running: &UpdaterHandle) -> String {
     let page = http_get(&format!("http://{}/metrics", running.address())).await.expect("served");
     String::from_utf8_lossy(&page).into_owned()
-}
-
-/// Sums the series of a metric that have all of these labels.
-pub fn metric_sum(page: &str, name: &str, labels: &[&str]) -> f64 {
-    let of_name = page.lines().filter(|line| {
-        let rest = line.strip_prefix(name);
-        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-    });
-    let fits = of_name.filter(|line| labels.iter().all(|label| line.contains(label)));
-    fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 /// Returns the Lease of the updaters of a namespace.

@@ -7,9 +7,8 @@ use kube::api::{Api, DeleteParams};
 use plimsoll::{cluster::clock::Clock, controllers::updater::config::AdmissionCheck};
 use serde_json::{Value, json};
 
-use super::{
-    fixture::{start_with, testbed_and_namespace, wait_for_passes},
-    role_process::RoleProcess,
+use super::fixture::{
+    start_process, start_with, testbed_and_namespace, wait_for_passes, wait_for_passes_of,
 };
 use crate::support::{captured_log, clock::wall_now, manifests, wait};
 
@@ -63,8 +62,8 @@ async fn an_unverified_api_server_certificate_is_logged_once() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let kubeconfig = folder.path().join("kubeconfig");
     fs::write(&kubeconfig, config.to_string()).expect("writable");
-    let process = RoleProcess::start(&bed, "unverified", &namespace, &kubeconfig, &[]);
-    process.wait_for_passes(1).await;
+    let process = start_process(&bed, "unverified", &namespace, &kubeconfig, &[]);
+    wait_for_passes_of(&process, 1).await;
     let text = process.log();
     let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
     assert_eq!(count("certificate of the API server is not verified"), 1, "{text}");

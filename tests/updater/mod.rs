@@ -1,6 +1,6 @@
 //! The updater as a role on a real control plane.
 
-mod availability_watch;
+pub mod availability_watch;
 mod concurrent_conditions;
 mod differential;
 mod eviction_storm;
@@ -10,9 +10,7 @@ pub mod fixture;
 mod guards;
 mod in_place;
 mod log_deduplication;
-pub mod proxy;
 mod rbac;
 mod resizes;
-pub mod role_process;
-mod sizing_webhook;
+pub mod sizing_webhook;
 mod workload_kinds;

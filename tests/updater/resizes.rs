@@ -13,13 +13,13 @@ use super::{
         self, cpu, deployment, metric_sum, metrics, pods, recommend, recorded_disruptions, uids,
         vpa, wait_for_passes, wait_for_ready_pods, wait_until_blocked_by,
     },
-    proxy::{HoldingProxy, RoleWrite},
     sizing_webhook::SizingWebhook,
 };
 use crate::support::{
     Testbed,
     api_proxy::{self, ApiProxy},
     bulk_objects,
+    holding_proxy::{HoldingProxy, RoleWrite},
     hollow_nodes::{Behaviour, ResizeBehaviour, RestartBehaviour},
     manifests, wait,
 };

@@ -18,12 +18,15 @@ use super::{
     fixture::{
         self, deployment, metric_sum, metrics, vpa, vpa_with, wait_for_passes, wait_for_ready_pods,
     },
-    proxy::{HoldingProxy, RoleWrite},
     sizing_webhook::SizingWebhook,
 };
 use crate::{
     storage::checkpoint_objects::create_definitions,
-    support::{Testbed, bulk_objects, manifests},
+    support::{
+        Testbed, bulk_objects,
+        holding_proxy::{HoldingProxy, RoleWrite},
+        manifests,
+    },
 };
 
 const FLAGS: &[&str] =

@@ -3,7 +3,6 @@
 
 mod datadog_monitor;
 mod exported_series;
-mod faults;
 pub mod fixture;
 mod metric_outages;
 mod metric_sources;

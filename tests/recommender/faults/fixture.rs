@@ -30,7 +30,7 @@ use crate::recommender::in_process::{step, wait_for_passes};
 use crate::storage::checkpoint_objects::{create_definitions, load};
 use crate::support::clock::wall_now;
 use crate::support::hollow_nodes::is_ready;
-use crate::support::http_get::http_get;
+use crate::support::http_get::{http_get, metric_sum};
 use crate::support::metrics_server::{UsageCurve, UsageValue};
 use crate::support::random::Random;
 use crate::support::{MetricsServer, Testbed, manifests, wait};
@@ -296,13 +296,7 @@ impl Fixture {
 /// The sum of all series of a metric with these labels; `None` if the server does not respond.
 pub async fn read_metric(address: impl Display, name: &str, labels: &[&str]) -> Option<f64> {
     let text = http_get(&format!("http://{address}/metrics")).await?;
-    let text = String::from_utf8_lossy(&text);
-    let of_name = text.lines().filter(|line| {
-        let rest = line.strip_prefix(name);
-        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-    });
-    let fits = of_name.filter(|line| labels.iter().all(|label| line.contains(label)));
-    Some(fits.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+    Some(metric_sum(&String::from_utf8_lossy(&text), name, labels))
 }
 
 /// Like [`read_metric`], waiting until the server responds.

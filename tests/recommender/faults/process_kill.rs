@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint as Checkpoint;
 
 use super::fixture::{Fixture, MINUTE, targets};
-use super::recommender_process::RecommenderProcesses;
+use super::recommender_process::{RecommenderProcesses, wait_for_passes};
 use crate::support::api_proxy::{self, ApiProxy};
 use crate::support::captured_log;
 use crate::support::clock::wall_now;
@@ -27,7 +27,9 @@ async fn a_crash_at_any_time_restores_the_last_save_and_visible_oom_kills() {
     let processes =
         RecommenderProcesses::new(&fixture, wall_now() - SignedDuration::from_hours(72));
     let mut process = processes.start("recommender", &["--leader-elect=false"]);
-    process.metric_is("plimsoll_checkpoints_total", &["\"written\""], |saved| saved >= 4.0).await;
+    process
+        .wait_for_metric("plimsoll_checkpoints_total", &["\"written\""], |saved| saved >= 4.0)
+        .await;
     let (mut first_sight, mut before) = (0.0, fixture.samples().await);
     for round in 0..ROUNDS {
         let mut noise = Random::derive(seed, &[round]);
@@ -51,10 +53,11 @@ async fn a_crash_at_any_time_restores_the_last_save_and_visible_oom_kills() {
         assert!(before.iter().all(|(name, count)| stored[name] >= *count), "a shorter history");
 
         process = processes.start("recommender", &["--leader-elect=false"]);
-        process.passes(2).await;
+        wait_for_passes(&process, 2).await;
         fixture.wait_for_recommendations(&format!("round {round} of seed {seed}"), &wanted).await;
         let labels = ["source=\"pod_first_sight\"", "outcome=\"counted\""];
-        assert_eq!(process.metric("plimsoll_oom_kills_total", &labels).await, kills, "{round}");
+        let counted = process.metric("plimsoll_oom_kills_total", &labels).await;
+        assert_eq!(counted, Some(kills), "{round}");
         if kills > 0.0 {
             process.assert_line(&["counted OOM kill", "pod_first_sight"]);
         }
@@ -74,7 +77,7 @@ async fn a_crash_at_any_time_restores_the_last_save_and_visible_oom_kills() {
         assert_eq!(process.end("KILL").await, 137);
     }
     process = processes.start("recommender", &["--leader-elect=false"]);
-    process.passes(2).await;
+    wait_for_passes(&process, 2).await;
     fixture.wait_for_recommendations("after deaths at birth", &wanted).await;
     process.end("KILL").await;
 }
@@ -87,10 +90,12 @@ async fn a_graceful_stop_loses_nothing() {
     // After the first save, only the save at shutdown can store anything.
     let flags = ["--checkpoint-interval=1h", "--leader-elect=false"];
     let process = processes.start("recommender", &flags);
-    process.metric_is("plimsoll_checkpoints_total", &["\"written\""], |saved| saved >= 4.0).await;
+    process
+        .wait_for_metric("plimsoll_checkpoints_total", &["\"written\""], |saved| saved >= 4.0)
+        .await;
     processes.advance(6).await;
     processes.start_without_usage();
-    process.passes(2).await;
+    wait_for_passes(&process, 2).await;
     let (before, first_save) = (fixture.recommendations().await, fixture.samples().await);
     assert_eq!(targets(&before).len(), NAMES.len());
     assert_eq!(process.end("TERM").await, 0);
@@ -109,9 +114,9 @@ async fn a_graceful_stop_loses_nothing() {
     let (vpas, checkpoints) = (fixture.vpas().await, versions(fixture.checkpoints().await));
 
     let process = processes.start("recommender", &flags);
-    process.passes(2).await;
+    wait_for_passes(&process, 2).await;
     let loaded = process.metric("plimsoll_checkpoints_total", &["\"loaded\""]).await;
-    assert_eq!(loaded, 4.0);
+    assert_eq!(loaded, Some(4.0));
     assert_eq!(process.end("TERM").await, 0);
     process.assert_line(&["saved history"]);
     assert_eq!(fixture.recommendations().await, before);

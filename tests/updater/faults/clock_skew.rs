@@ -13,12 +13,12 @@ use crate::support::{
     Testbed,
     api_proxy::{self, ApiProxy},
     clock::wall_now,
+    role_process::{SHORT_LEASE_FLAGS, expire_lease},
     wait,
 };
 use crate::updater::{
     availability_watch::AvailabilityWatch,
-    fixture::{self, deployment, vpa},
-    role_process::{FAST_FLAGS, SHORT_LEASE_FLAGS, expire_lease},
+    fixture::{self, FAST_FLAGS, deployment, vpa},
 };
 
 const LEASE: &str = "vpa-updater";

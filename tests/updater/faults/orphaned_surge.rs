@@ -9,11 +9,14 @@ use kube::{
 use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::json;
 
-use crate::support::{Testbed, wait};
+use crate::support::{
+    Testbed,
+    holding_proxy::{HoldPoint, HoldingProxy, RoleWrite},
+    role_process::RoleProcess,
+    wait,
+};
 use crate::updater::{
-    fixture::{self, deployment, vpa},
-    proxy::{HoldPoint, HoldingProxy, RoleWrite},
-    role_process::{FAST_FLAGS, RoleProcess},
+    fixture::{self, FAST_FLAGS, deployment, vpa, wait_for_passes_of},
     sizing_webhook::SizingWebhook,
 };
 
@@ -31,7 +34,13 @@ impl Fixture {
 
     fn start(&self) -> RoleProcess {
         let flags = [FAST_FLAGS, &["--leader-elect=false", "--surge"]].concat();
-        RoleProcess::start(&self.bed, "updater", &self.namespace, self.proxy.kubeconfig(), &flags)
+        fixture::start_process(
+            &self.bed,
+            "updater",
+            &self.namespace,
+            self.proxy.kubeconfig(),
+            &flags,
+        )
     }
 
     /// Starts an updater, and kills it when the second replica is ready and the first is about to be evicted.
@@ -85,6 +94,6 @@ async fn the_second_replica_of_a_vpa_deleted_without_an_updater_is_removed() {
     let two = json!({"spec": {"replicas": 2}});
     let deployments = Api::<Deployment>::namespaced(fixture.bed.client(), &fixture.namespace);
     deployments.patch("web", &PatchParams::default(), &Patch::Merge(&two)).await.expect("patched");
-    updater.wait_for_passes(3).await;
+    wait_for_passes_of(&updater, 3).await;
     assert_eq!(fixture.replicas().await, Some(2));
 }

@@ -3,6 +3,7 @@
 use plimsoll_core::updater::guard::BudgetKind;
 
 use crate::support::{
+    holding_proxy::{HeldMoment, HoldPoint, HoldingProxy, RoleWrite},
     hollow_nodes::{Behaviour, StartBehaviour},
     wait,
 };
@@ -12,7 +13,6 @@ use crate::updater::{
         self, deployment, recorded_disruptions, set_mode, vpa, wait_for_passes,
         wait_until_blocked_by,
     },
-    proxy::{HeldMoment, HoldPoint, HoldingProxy, RoleWrite},
     sizing_webhook::SizingWebhook,
 };
 
@@ -83,8 +83,7 @@ async fn min_available(
 
 #[tokio::test]
 async fn two_concurrent_updaters_stay_within_the_disruption_budget() {
-    let Some(least) =
-        min_available("pair", FLAGS, (RoleWrite::Ledger, HoldPoint::Request), 4).await
+    let Some(least) = min_available("pair", FLAGS, (RoleWrite::Lease, HoldPoint::Request), 4).await
     else {
         return;
     };
@@ -118,7 +117,7 @@ async fn concurrent_updaters_share_the_budget_of_a_namespace_with_a_third() {
         HoldingProxy::start(&bed, &format!("{namespace}-2")).await,
     );
     for proxy in [&first, &second] {
-        proxy.hold((RoleWrite::Ledger, HoldPoint::Request));
+        proxy.hold((RoleWrite::Lease, HoldPoint::Request));
     }
     for name in ["db", "web"] {
         vpa(&bed, &namespace, name, "InPlaceOrRecreate", "250m").await;

@@ -1,7 +1,12 @@
 //! Runs a role as a process, for tests that kill or freeze it.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
+use bytes::Bytes;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
@@ -9,17 +14,14 @@ use kube::{
 };
 use serde_json::json;
 
-use super::fixture::{flags, metric_sum};
-use crate::support::{Testbed, http_get::http_get, ports::Port, process_guard::ProcessState, wait};
-
-/// The shortest passes possible, for workloads without a cooldown.
-pub const FAST_FLAGS: &[&str] = &[
-    "--updater-interval=300ms",
-    "--cool-down=0",
-    "--canary-watch=0",
-    // A disruption that was recorded but never made would delay the others for 15 minutes.
-    "--max-unproven-evictions=0",
-];
+use super::{
+    captured_log::assert_line,
+    http_get::{http_get, metric_sum},
+    ports::Port,
+    process_guard::ProcessState,
+    testbed::Testbed,
+    wait,
+};
 
 /// A Lease that expires soon after its holder freezes, but survives a machine that stalls for some seconds.
 pub const SHORT_LEASE_FLAGS: &[&str] = &[
@@ -49,29 +51,14 @@ pub struct RoleProcess {
     port: Port,
     /// Length of the log when this process started.
     began: usize,
+    /// Another process may have its name by now.
+    has_ended: AtomicBool,
 }
 
 impl RoleProcess {
-    /// Starts a process on a namespace, with a name that is unique on that testbed.
+    /// Starts a role with these arguments, under a name that is unique on that testbed; it serves metrics on the port in
+    /// the arguments.
     pub fn start(
-        bed: &Testbed,
-        name: &str,
-        namespace: &str,
-        kubeconfig: &Path,
-        more: &[&str],
-    ) -> Self {
-        Self::start_role(bed, &format!("{name}-of-{namespace}"), &[], |port| {
-            let mut arguments = vec!["updater".to_owned()];
-            arguments.extend(flags(namespace, more));
-            // The last value counts.
-            arguments.push(format!("--address=127.0.0.1:{port}"));
-            arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
-            arguments
-        })
-    }
-
-    /// Starts a role with these arguments; it listens on the port given in them.
-    pub fn start_role(
         bed: &Testbed,
         name: &str,
         environment: &[(&str, &str)],
@@ -81,36 +68,52 @@ impl RoleProcess {
         let began = read_log(bed, &name).len();
         let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
         bed.process_guard().start(&name, program, &arguments(port.number()), environment);
-        Self { bed: bed.clone(), name, port, began }
+        Self { bed: bed.clone(), name, port, began, has_ended: AtomicBool::new(false) }
     }
 
-    /// Returns the address of its metrics.
-    pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+    /// Returns the page at a path, such as `livez`; `None` while it does not respond.
+    pub async fn get(&self, path: &str) -> Option<Bytes> {
+        http_get(&format!("http://127.0.0.1:{}/{path}", self.port)).await
     }
 
     /// Returns one of its metrics; `None` while it does not respond.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Option<f64> {
-        let page = http_get(&format!("http://127.0.0.1:{}/metrics", self.port)).await?;
+        let page = self.get("metrics").await?;
         Some(metric_sum(&String::from_utf8_lossy(&page), name, labels))
     }
 
-    /// Waits until it has made this many more passes; only the leader makes passes.
-    pub async fn wait_for_passes(&self, more: u32) {
-        let passes = || self.metric("vpa_updater_execution_latency_seconds_count", TOTAL);
-        let before = wait::until("it responds", passes).await;
-        wait::until_ok("passes finish", || async {
-            let now = passes().await.ok_or_else(|| self.log())?;
-            if now >= before + f64::from(more) { Ok(()) } else { Err(self.log()) }
+    /// Waits until one of its metrics satisfies a condition, and returns it.
+    pub async fn wait_for_metric(
+        &self,
+        name: &str,
+        labels: &[&str],
+        is: impl Fn(f64) -> bool,
+    ) -> f64 {
+        wait::until_ok(&format!("{name} {labels:?} has the expected value"), || async {
+            if let Some(ProcessState::Exited(code)) = self.bed.process_guard().state(&self.name) {
+                panic!("{} has ended with {code}\n{}", self.name, self.log());
+            }
+            let value = self.metric(name, labels).await.ok_or_else(|| self.log())?;
+            if is(value) { Ok(value) } else { Err(format!("it is {value}\n{}", self.log())) }
         })
-        .await;
+        .await
+    }
+
+    /// Waits until a counter of it has increased by this much.
+    pub async fn wait_for_increase(&self, name: &str, labels: &[&str], more: u32) {
+        let before = self.wait_for_metric(name, labels, |_| true).await;
+        self.wait_for_metric(name, labels, |now| now >= before + f64::from(more)).await;
+    }
+
+    /// Waits until it leads, or no longer does.
+    pub async fn wait_until_leading(&self, wanted: bool) {
+        self.wait_for_metric("plimsoll_leader", &[], |leads| (leads == 1.0) == wanted).await;
     }
 
     /// Waits until it is ready, whether it is the leader or not.
     pub async fn wait_until_ready(&self) {
         wait::until_ok("it is ready", || async {
-            let answer = http_get(&format!("http://127.0.0.1:{}/readyz", self.port)).await;
-            let answer = answer.ok_or_else(|| self.log())?;
+            let answer = self.get("readyz").await.ok_or_else(|| self.log())?;
             if &*answer == b"ok\n" { Ok(()) } else { Err(format!("{answer:?}")) }
         })
         .await;
@@ -126,6 +129,11 @@ impl RoleProcess {
         .await;
     }
 
+    /// Asserts that it has logged a line with all of these words.
+    pub fn assert_line(&self, words: &[&str]) {
+        assert_line(&self.log(), words);
+    }
+
     /// Returns the log of this process.
     pub fn log(&self) -> String {
         read_log(&self.bed, &self.name).split_off(self.began)
@@ -136,24 +144,39 @@ impl RoleProcess {
         self.bed.process_guard().signal(&self.name, signal);
     }
 
+    /// Stops it with `SIGSTOP`, and waits until it is stopped.
+    pub async fn freeze(&self) {
+        self.signal("STOP");
+        wait::until("the process is stopped", || async {
+            let state = self.bed.process_guard().state(&self.name)?;
+            let ProcessState::Running(id) = state else { panic!("{} has ended", self.name) };
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+            // The program name may contain any character, even `)`.
+            stat.rsplit(')').next()?.trim_start().starts_with('T').then_some(())
+        })
+        .await;
+    }
+
     /// Sends a signal, waits for the end of the process, and returns its exit code.
-    pub async fn end(self, signal: &str) -> i32 {
+    pub async fn end(&self, signal: &str) -> i32 {
         self.signal(signal);
-        wait::until("it has ended", || async {
+        let code = wait::until("it has ended", || async {
             match self.bed.process_guard().state(&self.name)? {
                 ProcessState::Exited(code) => Some(code),
                 ProcessState::Running(_) => None,
             }
         })
-        .await
+        .await;
+        self.has_ended.store(true, Ordering::Relaxed);
+        code
     }
 }
 
-const TOTAL: &[&str] = &["step=\"total\""];
-
 impl Drop for RoleProcess {
     fn drop(&mut self) {
-        self.signal("KILL");
+        if !self.has_ended.load(Ordering::Relaxed) {
+            self.signal("KILL");
+        }
     }
 }
 

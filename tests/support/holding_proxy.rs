@@ -13,17 +13,17 @@ use http::Method;
 use kube::Client;
 use tokio::sync::watch;
 
-use crate::support::{
-    Testbed,
+use super::{
     api_proxy::{self, ApiProxy, Interception},
+    testbed::Testbed,
     wait,
 };
 
 /// A write of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleWrite {
-    /// Records a disruption in its Lease.
-    Ledger,
+    /// Writes its Lease: the election, or a recorded disruption.
+    Lease,
     /// Writes the annotation of the VPA.
     VpaAnnotation,
     /// Evicts a pod.
@@ -36,6 +36,14 @@ pub enum RoleWrite {
     WpaStatus,
     /// Updates the scale.
     Scale,
+    /// A recommender writes the status of a VPA.
+    VpaStatus,
+    /// Saves a checkpoint.
+    Checkpoint,
+    /// An admission controller creates or changes the Secret of its certificate.
+    Certificate,
+    /// Registers the webhook.
+    WebhookConfig,
 }
 
 /// Where a write is held.
@@ -54,8 +62,13 @@ impl RoleWrite {
     fn of(method: &Method, path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.split('/').collect();
         Some(match (method.as_str(), &parts[..]) {
-            ("PUT", [.., "leases", _]) | ("POST", [.., "leases"]) => Self::Ledger,
+            ("PUT", [.., "leases", _]) | ("POST", [.., "leases"]) => Self::Lease,
             ("PATCH", [.., "verticalpodautoscalers", _]) => Self::VpaAnnotation,
+            ("PATCH", [.., "verticalpodautoscalers", _, "status"]) => Self::VpaStatus,
+            ("PATCH", [.., "verticalpodautoscalercheckpoints", _]) => Self::Checkpoint,
+            ("POST", [.., "secrets"]) | ("PATCH", [.., "secrets", _]) => Self::Certificate,
+            ("POST", [.., "mutatingwebhookconfigurations"])
+            | ("PATCH", [.., "mutatingwebhookconfigurations", _]) => Self::WebhookConfig,
             ("POST", [.., "pods", _, "eviction"]) => Self::Eviction,
             ("PATCH", [.., "pods", _, "resize"]) => Self::Resize,
             ("PATCH", [.., "pods", _]) => Self::PodAnnotation,
@@ -69,6 +82,8 @@ impl RoleWrite {
 #[derive(Default)]
 struct HoldGate {
     held: Option<HeldMoment>,
+    /// How many writes still pass before one is held.
+    skipped: usize,
     reached: usize,
     /// Releases the writes held now. There is a new channel for each call of `hold`.
     release: watch::Sender<bool>,
@@ -79,12 +94,17 @@ pub struct HoldingProxy {
     proxy: ApiProxy,
     gate: Arc<Mutex<HoldGate>>,
     pod_view_frozen: Arc<AtomicBool>,
+    leases_refused: Arc<AtomicBool>,
     kubeconfig: PathBuf,
 }
 
 fn intercept(gate: &Mutex<HoldGate>, method: &Method, path: &str, side: HoldPoint) -> Interception {
     let mut gate = gate.lock().expect("no panic");
     if RoleWrite::of(method, path).map(|write| (write, side)) != gate.held || gate.held.is_none() {
+        return api_proxy::pass_through();
+    }
+    if gate.skipped > 0 {
+        gate.skipped -= 1;
         return api_proxy::pass_through();
     }
     gate.reached += 1;
@@ -105,12 +125,18 @@ impl HoldingProxy {
         let (before, after) = (Arc::clone(&gate), Arc::clone(&gate));
         let is_blind: Arc<AtomicBool> = Arc::default();
         let blind = Arc::clone(&is_blind);
+        let leases_refused: Arc<AtomicBool> = Arc::default();
+        let refused = Arc::clone(&leases_refused);
         let proxy = ApiProxy::start_with_response_interceptor(
             bed.client(),
             move |method, path| {
                 let is_pod_watch = *method == Method::GET && path.ends_with("/pods");
                 if is_pod_watch && blind.load(Ordering::SeqCst) {
                     return api_proxy::hang();
+                }
+                let is_lease = RoleWrite::of(method, path) == Some(RoleWrite::Lease);
+                if is_lease && refused.load(Ordering::SeqCst) {
+                    return api_proxy::respond_with(503, None);
                 }
                 intercept(&before, method, path, HoldPoint::Request)
             },
@@ -119,7 +145,7 @@ impl HoldingProxy {
         .await;
         let kubeconfig = bed.process_guard().folder().join(format!("{name}.kubeconfig"));
         std::fs::write(&kubeconfig, proxy.kubeconfig()).expect("testbed directory is writable");
-        Self { proxy, gate, pod_view_frozen: is_blind, kubeconfig }
+        Self { proxy, gate, pod_view_frozen: is_blind, leases_refused, kubeconfig }
     }
 
     /// Returns the kubeconfig for a process behind this proxy.
@@ -138,13 +164,23 @@ impl HoldingProxy {
         self.proxy.cut_responses();
     }
 
+    /// Whether the role can write no Lease, while all of its other requests succeed.
+    pub fn refuse_leases(&self, refused: bool) {
+        self.leases_refused.store(refused, Ordering::SeqCst);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HoldGate> {
         self.gate.lock().expect("no panic")
     }
 
     /// From now on all writes at this point wait. Those that waited before wait forever.
     pub fn hold(&self, moment: HeldMoment) {
-        *self.lock() = HoldGate { held: Some(moment), ..HoldGate::default() };
+        self.hold_after(0, moment);
+    }
+
+    /// Like [`hold`](Self::hold), after this many more writes have passed.
+    pub fn hold_after(&self, skipped: usize, moment: HeldMoment) {
+        *self.lock() = HoldGate { held: Some(moment), skipped, ..HoldGate::default() };
     }
 
     /// From now on no write waits. Those that waited before wait forever.
@@ -182,6 +218,12 @@ impl HoldingProxy {
         fits.map(|(_, path, _)| path).collect()
     }
 
+    /// Returns how many of these writes the server responded to, whatever the response.
+    pub fn response_count(&self, write: RoleWrite) -> usize {
+        let is_one = |method: &Method, path: &str| RoleWrite::of(method, path) == Some(write);
+        self.proxy.responses().iter().filter(|(method, path, _)| is_one(method, path)).count()
+    }
+
     /// Returns how many attempts there were, without conflicts: a writer that lost to another one has to retry, and how
     /// often depends on when a kubelet writes.
     pub fn attempt_count(&self, write: RoleWrite) -> usize {
@@ -201,7 +243,7 @@ impl HoldingProxy {
             let is_access_review = path.ends_with("/selfsubjectaccessreviews");
             *method != Method::GET
                 && !is_access_review
-                && RoleWrite::of(method, path) != Some(RoleWrite::Ledger)
+                && RoleWrite::of(method, path) != Some(RoleWrite::Lease)
         };
         requests.filter(is_write).map(|(_, path)| path).collect()
     }

@@ -1,4 +1,4 @@
-//! The API server goes away, comes back, and no longer knows the resource versions of the watches.
+//! The API server comes back and no longer knows the resource versions of the watches.
 
 use std::sync::Arc;
 
@@ -9,79 +9,14 @@ use plimsoll_core::api::VerticalPodAutoscaler;
 use tokio::sync::watch;
 
 use super::fixture::{
-    Fixture, MINUTE, assert_alive, autoscaler, metric, targets, wait_for_metric, wait_until_written,
+    Fixture, MINUTE, autoscaler, metric, targets, wait_for_metric, wait_until_written,
 };
-use crate::recommender::in_process::{step, wait_for_vpa};
 use crate::support::api_proxy::{self, ApiProxy};
 use crate::support::captured_log;
 use crate::support::{manifests, wait};
 
 const NAMES: &[&str] = &["front", "worker"];
 const VPAS: &str = "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers";
-
-#[tokio::test]
-async fn an_api_server_outage_stops_nothing_and_loses_nothing() {
-    let (log, _guard) = captured_log::capture();
-    let Some(fixture) = Fixture::private(NAMES).await else { return };
-    let clock = fixture.clock();
-    let running = fixture.start(&clock, &[]).await;
-    let address = running.address();
-    fixture.advance(&running, &clock, 5, MINUTE).await;
-    let (target_count, samples) =
-        (targets(&fixture.recommendations().await).len(), fixture.samples().await);
-    assert_eq!(target_count, NAMES.len());
-    // Decided before the outage, and not written yet.
-    fixture.set_constant_usage(3.0, 3000);
-    fixture.bed.control_plane().kill_api_server().await;
-    for _ in 0..10 {
-        let summary = step(&running, &clock, MINUTE).await;
-        assert_eq!((summary.samples, summary.vpas), (0, 2), "passes continue");
-        assert_alive(address).await;
-    }
-    let errors = ["is_error=\"true\""];
-    assert_eq!(metric(address, "vpa_recommender_metric_server_responses", &errors).await, 10.0);
-    let feed = ["feed=\"verticalpodautoscalers\""];
-    wait_for_metric(address, "plimsoll_feed_errors_total", &feed, |errors| errors >= 1.0).await;
-    log.assert_line(&["watch failed; retrying", "verticalpodautoscalers"]);
-    log.assert_line(&["failed to fetch usage; recommendations are based on earlier samples"]);
-
-    fixture.bed.control_plane().restart_api_server().await;
-    wait::until("samples are ingested again", || async {
-        let summary = fixture.advance(&running, &clock, 1, MINUTE).await;
-        (summary.samples == 8).then_some(())
-    })
-    .await;
-    fixture.advance(&running, &clock, 10, MINUTE).await;
-    // A kill after the outage is observed: the pod watch works again.
-    fixture.oom_kill("front").await;
-    wait::until("the kill is counted", || async {
-        fixture.advance(&running, &clock, 1, MINUTE).await;
-        let labels = ["source=\"pod_update\"", "outcome=\"counted\""];
-        let counted = metric(address, "plimsoll_oom_kills_total", &labels).await;
-        (counted == 1.0).then_some(())
-    })
-    .await;
-    let after = fixture.samples().await;
-    for name in NAMES {
-        assert!(after[*name] >= samples[*name], "{samples:?} {after:?}");
-        let risen = |vpa: &VerticalPodAutoscaler| {
-            let recommendation =
-                vpa.status.as_ref().and_then(|status| status.recommendation.as_ref());
-            let cpu = recommendation.and_then(|recommendation| {
-                recommendation.container_recommendations[0].target.cpu()
-            });
-            cpu.is_some_and(|cpu| cpu.milli_value() > 3000)
-        };
-        wait_for_vpa(&fixture.bed, &fixture.namespace, name, "has risen", risen).await;
-    }
-    running.stop().await;
-    let (remembered, _) = fixture.expected_from_checkpoints(clock.now()).await;
-    assert_eq!(
-        targets(&remembered),
-        targets(&fixture.recommendations().await),
-        "everything is saved"
-    );
-}
 
 #[tokio::test]
 async fn an_expired_watch_lists_again_and_misses_no_change() {
