@@ -12,17 +12,19 @@ async fn assert_outage_loses_and_repeats_nothing<S: FaultSubject>() {
     let proxy = proxy(&subject, "only").await;
     let (skipped, moment) = S::OUTAGE;
     proxy.hold_after(skipped, moment);
-    let lease: &[&str] = if S::LEASE.is_some() { SHORT_LEASE_FLAGS } else { &[] };
+    let lease = if S::OUTAGE_OUTLASTS_LEASE { SHORT_LEASE_FLAGS } else { S::WITHOUT_LEASE };
     let process = start(&subject, "only", &proxy, lease);
     proxy.wait_until_held().await;
     process.wait_until_ready().await;
     subject.bed().control_plane().kill_api_server().await;
     proxy.release();
-    if S::LEASE.is_some() {
+    if S::OUTAGE_OUTLASTS_LEASE {
         process.wait_until_leading(false).await;
         process.wait_for_log(&["leader Lease"]).await;
-        let attempts = proxy.attempted_paths(S::ACTION);
-        subject.wait_during_outage(&process).await;
+    }
+    let attempts = proxy.attempted_paths(S::ACTION);
+    subject.wait_during_outage(&process).await;
+    if S::OUTAGE_OUTLASTS_LEASE {
         let now = proxy.attempted_paths(S::ACTION);
         assert_eq!(now, attempts, "no attempts without the Lease");
     }
@@ -32,7 +34,7 @@ async fn assert_outage_loses_and_repeats_nothing<S: FaultSubject>() {
     assert_probes_succeed(&process).await;
 
     subject.bed().control_plane().restart_api_server().await;
-    if S::LEASE.is_some() {
+    if S::OUTAGE_OUTLASTS_LEASE {
         process.wait_until_leading(true).await;
     }
     assert_done_once(&subject, &process, &[&proxy], 0).await;

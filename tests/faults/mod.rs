@@ -43,6 +43,8 @@ trait FaultSubject: Sized {
     const UNMADE_AFTER_CRASHES: usize = 0;
     /// The point at which the API server goes away, and how many of these writes it gets before.
     const OUTAGE: (usize, HeldMoment) = (0, (Self::ACTION, HoldPoint::Request));
+    /// Whether an outage lasts until it loses its Lease.
+    const OUTAGE_OUTLASTS_LEASE: bool = Self::LEASE.is_some();
     /// The words of the lines that it logs during an outage.
     const OUTAGE_LOG: &[&[&str]] = &[];
     /// Metrics that only the leader exports.
@@ -62,7 +64,7 @@ trait FaultSubject: Sized {
     /// Gives it more to do, if its work ends otherwise.
     fn add_work(&self) {}
 
-    /// Waits while there is no API server until its loop has made progress, if it has a loop without a Lease.
+    /// Waits while there is no API server until its loop has made progress, if it shows that.
     async fn wait_during_outage(&self, _process: &RoleProcess) {}
 
     /// Waits until the work is done but for this many actions, and asserts that nothing was lost and nothing made twice.

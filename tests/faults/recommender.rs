@@ -50,6 +50,8 @@ impl FaultSubject for Recommender {
         (Checkpoint, HoldPoint::Request),
         (Checkpoint, HoldPoint::Answer),
     ];
+    // Otherwise its watches wait for ten seconds before they notice that the server is back.
+    const OUTAGE_OUTLASTS_LEASE: bool = false;
     const OUTAGE_LOG: &[&[&str]] = &[
         &["watch failed; retrying", "verticalpodautoscalers"],
         &["failed to fetch usage; recommendations are based on earlier samples"],
