@@ -17,8 +17,9 @@ use plimsoll::telemetry::{
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
     recommender::{RecommendationReason, estimate::Resource},
+    scaling::Restriction,
     updater::SkipReason,
-    watermark::Restriction,
+    watermark::RESTRICTIONS,
 };
 use xtask::test_programs::{self, PrometheusRelease};
 
@@ -237,7 +238,7 @@ fn the_metrics_page_lists_every_restriction_reason() {
     let section = &page[begin..];
     let section = &section[..section.find("\n- ").expect("another")];
     let words: Vec<&str> = SkipReason::restriction_names()
-        .chain(Restriction::ALL.map(Restriction::as_str))
+        .chain(RESTRICTIONS.map(Restriction::as_str))
         .chain(RecommendationReason::RESTRICTIONS.map(RecommendationReason::name))
         .collect();
     let missing: Vec<_> =
@@ -250,7 +251,7 @@ fn the_metrics_page_lists_every_restriction_reason() {
     for stated in [
         format!("{} for each of 2 per container", RecommendationReason::RESTRICTIONS.len()),
         format!("{per_vpa} per VPA of an updater"),
-        format!("{} per WPA", Restriction::ALL.len()),
+        format!("{} per WPA", RESTRICTIONS.len()),
     ] {
         assert!(series.contains(&stated), "{series}: documented as {stated}");
     }

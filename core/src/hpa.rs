@@ -33,6 +33,7 @@ pub mod proposal_from_value;
 pub mod proposal_per_pod;
 pub mod requests;
 pub mod samples;
+pub mod scale_decision;
 pub mod scale_rate;
 pub mod selector;
 pub mod spec;
@@ -42,12 +43,13 @@ pub mod validation;
 
 pub use config::{Config, Tolerance};
 pub use decide::{decide, metric_requests};
-pub use decision::{Decision, Event, EventStage, EventType, Restriction, Zone};
+pub use decision::{Decision, Event, EventStage, EventType, Zone};
 pub use fixes::{Fix, Fixes};
 pub use hpa_state::HpaState;
 pub use observed::{Observed, ScaleError, ScaleValues};
 pub use pod::Pod;
 pub use samples::{Answer, Fetched, MetricRequest};
+pub use scale_decision::{RESTRICTIONS, scale_decision};
 pub use selector::Selector;
 pub use spec::Spec;
 

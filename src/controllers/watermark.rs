@@ -1,23 +1,22 @@
 //! The watermark controller: WatermarkPodAutoscalers as a kind of replica autoscaler.
 //!
 //! ```text
-//!   replicas: due object ──▶ reconcile: spec, gates, scale ──▶ decide ──▶ replicas: apply
-//!   fetch_metrics: MetricsClient ────────────────────────────────┘ │
-//!                                    exported_state ◀──────────────┘
-//!                                    exported_state ──▶ metrics_export
+//!   replicas: due object ──▶ reconcile: spec, gates, scale, decide ──▶ replicas: apply
+//!   fetch_metrics: MetricsClient ───────────────────────────┘ │
+//!                              exported_state ◀───────────────┘
+//!                              exported_state ──▶ metrics_export
 //! ```
 
 mod autoscaler;
 pub mod config;
-mod decide;
 mod decision_field;
 pub mod dry_run;
 mod fetch_metrics;
+mod finalizer;
 mod metrics_export;
 mod reconcile;
 pub(crate) mod scaling_gates;
 mod status_comparison;
-mod target;
 mod watermark_decision;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -30,7 +29,7 @@ use self::{
     config::WatermarkConfig,
     decision_field::DecisionField,
     fetch_metrics::{USER_AGENT, metrics_client},
-    metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics},
+    metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics, retain_recommender_series},
 };
 use super::replicas::ReplicaController;
 use crate::{
@@ -113,6 +112,6 @@ impl Controller for WatermarkController {
     fn refresh_metrics(&self) {
         self.refresh_gauges();
         self.autoscaler.metrics.set_queue_depth(self.queue.overdue(self.clock.now()));
-        self.retain_recommender_series();
+        retain_recommender_series(self);
     }
 }

@@ -44,7 +44,7 @@ pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::Registry;
 pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub use watermark::{
-    ExportedMonitor, ExportedSource, ExportedState, WatermarkMetrics, WatermarkRow,
-    WpaMetricsSource, WpaObjectMetrics,
+    ExportedMonitor, ExportedState, WatermarkMetrics, WatermarkRow, WpaMetricsSource,
+    WpaObjectMetrics,
 };
 pub(crate) use watermark::{RecommenderCall, client_label};

@@ -12,9 +12,7 @@ use std::time::Duration;
 pub(super) use self::families::WpaSeries;
 pub use self::{
     calls::{RecommenderCall, RecommenderCallMetrics, client_label},
-    exported_state::{
-        ExportedMonitor, ExportedSource, ExportedState, WatermarkRow, WpaMetricsSource,
-    },
+    exported_state::{ExportedMonitor, ExportedState, WatermarkRow, WpaMetricsSource},
     render::WpaObjectMetrics,
 };
 use super::{

@@ -5,7 +5,9 @@ use std::{
     fs,
 };
 
-use plimsoll_core::{recommender::RecommendationReason, watermark::Restriction};
+use plimsoll_core::{
+    recommender::RecommendationReason, scaling::Restriction, watermark::RESTRICTIONS,
+};
 use promql_parser::label::MatchOp;
 use xtask::boards::late_families::APPEARS_WHEN;
 
@@ -114,7 +116,7 @@ fn boards_use_only_existing_families_and_labels() {
 fn label_values_in_boards_exist_in_the_code() {
     let of_vpas = RecommendationReason::RESTRICTIONS.map(RecommendationReason::name);
     let reasons: Vec<&str> =
-        of_vpas.into_iter().chain(Restriction::ALL.map(Restriction::as_str)).collect();
+        of_vpas.into_iter().chain(RESTRICTIONS.map(Restriction::as_str)).collect();
     for (name, board) in boards() {
         for text in queries(&board) {
             let expr = query::parse(&text).expect("parsed before");

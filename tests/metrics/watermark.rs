@@ -6,13 +6,13 @@ mod restrictions;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll::telemetry::{
-    Cardinality, ExportedMonitor, ExportedSource, ExportedState, LabelSet, ObjectMetrics, Registry,
+    Cardinality, ExportedMonitor, ExportedState, LabelSet, ObjectMetrics, Registry,
     WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics, objects::PAGE_SIZE,
 };
 use plimsoll_core::{
-    scaling::MetricError,
+    scaling::{MetricBounds, MetricDecision, MetricError, Restriction, ScaleDecision},
     types::{ObjectKey, Time},
-    watermark::Restriction,
+    watermark::RESTRICTIONS,
 };
 
 use super::{object_metrics::UniformObjects, scrape};
@@ -29,14 +29,20 @@ const NOW: Time = Time::from_secs(1_000_000);
 /// The objects of a controller, ordered by key.
 pub struct WatermarkFixtures(pub Vec<WatermarkFixture>);
 
+pub fn decided(metrics: Vec<MetricDecision>, restrictions: Vec<Restriction>) -> Arc<ScaleDecision> {
+    Arc::new(ScaleDecision { metrics, restrictions, ..ScaleDecision::default() })
+}
+
 /// An object whose values are all known.
 pub fn web() -> WatermarkFixture {
-    let requests = ExportedSource {
+    let requests = MetricDecision {
         label: "requests".to_owned(),
         value: Some(212_500.0),
-        watermarks: Some((100_000, 150_000)),
+        bounds: Some(MetricBounds { low: 100_000, high: 150_000, ..MetricBounds::default() }),
         proposal: Some(15),
+        ..MetricDecision::default()
     };
+    let restrictions = vec![Restriction::UpscaleCapping, Restriction::DryRun];
     let state = ExportedState {
         target: ("Deployment".to_owned(), "web-server".to_owned()),
         dry_run: true,
@@ -52,8 +58,7 @@ pub fn web() -> WatermarkFixture {
         replicas_moved: Some((12, 0)),
         labels: vec![("team/name".to_owned(), "front".to_owned())],
         monitor: Some(ExportedMonitor { name: "errors".to_owned(), blocks: false }),
-        sources: vec![requests],
-        restrictions: vec![Restriction::UpscaleCapping, Restriction::DryRun],
+        decision: Some(decided(vec![requests], restrictions)),
         reconciled_at: NOW,
         last_value_at: Some(NOW.earlier(Duration::from_millis(2500))),
     };
@@ -63,16 +68,18 @@ pub fn web() -> WatermarkFixture {
 /// An object with a failed metric, so that most values are unknown.
 fn failed() -> WatermarkFixture {
     let WatermarkFixture { key, state } = web();
-    let ExportedState { target, dry_run, bounds, tolerance, labels, sources, .. } = state;
+    let ExportedState { target, dry_run, bounds, tolerance, labels, decision, .. } = state;
     let state = ExportedState {
         target,
         dry_run,
         bounds,
         tolerance,
         labels,
-        sources,
+        decision: Some(decided(
+            decision.expect("a decision").metrics.clone(),
+            vec![Restriction::MetricUnknown, Restriction::DryRun],
+        )),
         conditions: vec![("able_to_scale", true)],
-        restrictions: vec![Restriction::MetricUnknown, Restriction::DryRun],
         ..ExportedState::default()
     };
     WatermarkFixture { key, state }
@@ -227,7 +234,7 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
 plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",transition="upscale"} 0
 "#;
     let expected: Vec<String> = expected.lines().map(str::to_owned).collect();
-    let restrictions = Restriction::ALL.map(|reason| {
+    let restrictions = RESTRICTIONS.map(|reason| {
         let holds = [Restriction::UpscaleCapping, Restriction::DryRun].contains(&reason);
         let (reason, holds) = (reason.as_str(), u8::from(holds));
         format!(
@@ -240,11 +247,12 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
 
 #[test]
 fn unknown_values_after_a_failure_have_no_series() {
-    let source = |label: &str| ExportedSource { label: label.to_owned(), ..Default::default() };
-    let requests = ExportedSource { value: Some(f64::NAN), ..source("requests") };
-    let errors = ExportedSource { watermarks: Some((0, 0)), ..source("errors") };
+    let metric = |label: &str| MetricDecision { label: label.to_owned(), ..Default::default() };
+    let requests = MetricDecision { value: Some(f64::NAN), ..metric("requests") };
+    let errors = MetricDecision { bounds: Some(MetricBounds::default()), ..metric("errors") };
     let WatermarkFixture { key, state } = failed();
-    let state = ExportedState { sources: vec![requests, errors], ..state };
+    let decision = decided(vec![requests, errors], state.restrictions().to_vec());
+    let state = ExportedState { decision: Some(decision), ..state };
     let text =
         scrape_text(vec![WatermarkFixture { key, state }], Cardinality::All, LabelSet::V12, &[]);
     for absent in [
@@ -290,8 +298,13 @@ fn series_of_a_deleted_or_changed_object_are_removed() {
 
 #[test]
 fn metrics_with_the_same_name_are_merged_in_upstreams_series_and_numbered_in_ours() {
-    let of = |value| ExportedSource { value: Some(value), ..web().state.sources[0].clone() };
-    let state = ExportedState { sources: vec![of(1000.0), of(2000.0)], ..web().state };
+    let of = |value| MetricDecision {
+        label: "requests".to_owned(),
+        value: Some(value),
+        ..MetricDecision::default()
+    };
+    let decision = decided(vec![of(1000.0), of(2000.0)], Vec::new());
+    let state = ExportedState { decision: Some(decision), ..web().state };
     let twice = WatermarkFixture { state, ..web() };
     let text = scrape_text(vec![twice], Cardinality::All, LabelSet::V10, &[]);
     let upstreams = lines_of_family(&text, "wpa_controller_value");

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll::telemetry::{Definition, MetricType};
 use plimsoll_core::{
     recommender::RecommendationReason,
+    scaling::Restriction,
     updater::SkipReason,
-    watermark::{Restriction, conditions::ConditionType},
+    watermark::{RESTRICTIONS, conditions::ConditionType},
 };
 use promql_parser::{
     label::{MatchOp, Matcher},
@@ -53,8 +54,7 @@ impl KnownMetrics {
         }
         known.read_documented();
         let reasons = RecommendationReason::RESTRICTIONS.iter().map(|reason| reason.name());
-        let reasons =
-            reasons.chain(SkipReason::NAMES).chain(Restriction::ALL.map(Restriction::as_str));
+        let reasons = reasons.chain(SkipReason::NAMES).chain(RESTRICTIONS.map(Restriction::as_str));
         known.add("plimsoll_restricted_scaling", "reason", reasons);
         known.add("plimsoll_updater_skipped_pods", "reason", SkipReason::NAMES);
         let capping =

@@ -1,12 +1,12 @@
 //! Replica proposals of metrics: vectors C1 to C48 and X1 to X13, X31 to X33 of upstream's calculators.
 
 use plimsoll_core::{
-    scaling::{MetricError, MetricValue, Pod, PodsNotReady, pod_readiness::Phase},
-    watermark::{
-        MetricInput,
+    scaling::{
+        MetricError, MetricValue, Pod, PodsNotReady,
         Position::{self, Above, Below, Inside},
-        combine::ReplicaProposal,
+        pod_readiness::Phase,
     },
+    watermark::{MetricInput, combine::ReplicaProposal},
 };
 use serde_json::{Value, json};
 

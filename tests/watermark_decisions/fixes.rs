@@ -2,9 +2,9 @@
 
 use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerStatus,
-    scaling::{MetricError, ScaleOutcome},
+    scaling::{MetricError, Position, ScaleOutcome},
     types::compat::{Compat, Fix, Fixes},
-    watermark::{MetricInput, Position, conditions::ConditionType, status_update::StatusBuilder},
+    watermark::{MetricInput, conditions::ConditionType, status_update::StatusBuilder},
 };
 use serde_json::json;
 

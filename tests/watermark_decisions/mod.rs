@@ -21,13 +21,12 @@ use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     scaling::{
-        MetricError, MetricSourceType, MetricValue, Pod, Scale,
+        MetricError, MetricSourceType, MetricValue, Pod, Scale, ScaleDecision,
         pod_readiness::{NamespacedName, Phase, Usage},
     },
     types::compat::{Compat, Fixes},
     watermark::{
-        Band, Decision, DecisionInput, EffectiveSpec, EvaluationContext, MetricHistory,
-        MetricInput, WpaOptions,
+        Band, Decision, DecisionInput, EffectiveSpec, EvaluationContext, MetricInput, WpaOptions,
         conditions::{self, ConditionType, ConditionUpdate},
     },
 };
@@ -125,7 +124,7 @@ pub struct DecisionCase {
     pub pods: Vec<Pod>,
     pub sources: Vec<MetricInput>,
     pub status: WatermarkPodAutoscalerStatus,
-    pub memory: MetricHistory,
+    pub memory: ScaleDecision,
     pub now: Time,
     pub fixes: Fixes,
 }
@@ -144,7 +143,7 @@ impl DecisionCase {
             pods: pods(wanted.try_into().unwrap_or(0)),
             sources: sources.into_iter().map(with).collect(),
             status: WatermarkPodAutoscalerStatus::default(),
-            memory: MetricHistory::default(),
+            memory: ScaleDecision::default(),
             now: NOW,
             fixes,
         }
@@ -191,7 +190,7 @@ impl DecisionCase {
             metrics: sources,
             blocked_reason: None,
             status,
-            history: memory,
+            previous: memory,
             now,
             fixes,
         }

@@ -3,21 +3,19 @@
 use std::time::Duration;
 
 use plimsoll_core::{
-    api::scale_decision::ScaleDecision,
+    api::scale_decision::ScaleDecisionStatus,
     scaling::{
-        MetricError, MetricValue, PodsNotReady,
-        metric_history::{MetricRecord, MetricState},
-        pod_readiness::Phase,
+        MetricDecision, MetricError, MetricValue, PodsNotReady, Position, Restriction,
+        ScaleDecision, pod_readiness::Phase,
     },
     types::compat::{Compat, Fixes},
     watermark::{
-        Decision, EffectiveSpec, HoldReason, MetricHistory, MetricInput, Position, Restriction,
-        WpaOptions, cooldown::CooldownResult, options::Fallback, scale_decision::scale_decision,
+        Decision, HoldReason, MetricInput, WpaOptions, cooldown::CooldownResult, options::Fallback,
     },
 };
 use serde_json::{Value, json};
 
-use super::{DecisionCase, NOW, ago, cpu_metric, external_metric, pending_pod, pods, source, spec};
+use super::{DecisionCase, NOW, ago, cpu_metric, external_metric, pending_pod, pods, source};
 
 fn plimsoll_fixes() -> Fixes {
     Fixes::for_compat(Compat::Plimsoll)
@@ -105,8 +103,7 @@ fn fallback_replicas_apply_after_their_delay_within_rate_windows_and_bounds() {
     ] {
         let decision = decide(wanted, silent_for, options, scaled);
         assert_eq!(new_replicas(&decision), expected, "from {wanted} after {silent_for} s");
-        let restrictions = decision
-            .restrictions(&EffectiveSpec::from_spec(&spec(fields_without_limits(&json!({})))));
+        let restrictions = decision.record.restrictions;
         assert!(restrictions.contains(&Restriction::MetricUnknown), "{restrictions:?}");
     }
     let bounded = fields_without_limits(&json!({"maxReplicas": 6}));
@@ -127,7 +124,7 @@ fn fallback_replicas_apply_after_their_delay_within_rate_windows_and_bounds() {
         .with_options(with);
         case.memory.unknown_since = Some(ago(300));
         let decision = case.decide();
-        assert_eq!((new_replicas(&decision), decision.history.unknown_since), (None, None));
+        assert_eq!((new_replicas(&decision), decision.record.unknown_since), (None, None));
     }
     // Pods without usage samples are different.
     let mut source = failing_metric("a");
@@ -194,12 +191,12 @@ fn metrics_are_unknown_since_the_first_pass_without_a_value() {
         5,
         vec![failing_metric("a"), metric_with_sum("b", 7_500)],
     );
-    let first = case.decide().history;
+    let first = case.decide().record;
     assert_eq!(first.unknown_since, Some(NOW));
-    case.memory = MetricHistory { unknown_since: Some(ago(60)), ..first };
-    assert_eq!(case.decide().history.unknown_since, Some(ago(60)));
+    case.memory = ScaleDecision { unknown_since: Some(ago(60)), ..first };
+    assert_eq!(case.decide().record.unknown_since, Some(ago(60)));
     case.sources = vec![metric_with_sum("a", 7_500), metric_with_sum("b", 7_500)];
-    assert_eq!(case.decide().history.unknown_since, None);
+    assert_eq!(case.decide().record.unknown_since, None);
 }
 
 #[test]
@@ -209,10 +206,11 @@ fn with_per_metric_delays_alternating_metrics_do_not_add_up() {
     let fields = fields_without_limits(&json!({
         "upscaleDelayAboveWatermarkSeconds": 60, "downscaleDelayBelowWatermarkSeconds": 120,
     }));
-    let remembered = |name: &str, position: Position, seconds: u64| MetricRecord {
+    let remembered = |name: &str, position: Position, seconds: u64| MetricDecision {
         name: format!("{name}{{map[]}}"),
-        state: MetricState::At(position),
-        since: ago(seconds),
+        position: Some(position),
+        since: Some(ago(seconds)),
+        ..MetricDecision::default()
     };
     let decide = |a: (i64, Position, u64), b: (i64, Position, u64), options: WpaOptions| {
         let sources = vec![metric_with_sum("a", a.0), metric_with_sum("b", b.0)];
@@ -249,22 +247,27 @@ fn with_per_metric_delays_alternating_metrics_do_not_add_up() {
 }
 
 #[test]
-fn the_history_is_written_to_the_status_and_read_back() {
+fn the_next_leader_continues_with_the_decision_in_the_status() {
     let mut case = DecisionCase::new(
         plimsoll_fixes(),
         fields_without_limits(&json!({})),
         5,
         vec![failing_metric("a"), metric_with_sum("b", 15_000)],
     );
-    case.memory = MetricHistory { unknown_since: Some(ago(60)), ..case.decide().history };
+    case.memory = ScaleDecision { unknown_since: Some(ago(60)), ..case.decide().record };
     let decision = case.decide();
-    let trace: ScaleDecision = scale_decision(&decision, &case.rules, NOW);
-    let trace = serde_json::to_value(trace).expect("JSON");
-    let read =
-        MetricHistory::from_decision(&serde_json::from_value(trace).expect("valid decision"));
-    assert_eq!(read, decision.history);
+    let status = serde_json::to_value(decision.record.status(NOW)).expect("JSON");
+    let status = serde_json::from_value(status).expect("valid decision");
+    let states = |decision: &ScaleDecision| -> Vec<_> {
+        let metrics = decision.metrics.iter();
+        metrics.map(|metric| (metric.name.clone(), metric.position, metric.since)).collect()
+    };
+    let read = ScaleDecision::from_status(&status);
+    assert_eq!(read.unknown_since, decision.record.unknown_since);
+    assert_eq!(states(&read), states(&decision.record));
     assert_eq!(read.metrics.len(), 2);
-    assert_eq!(MetricHistory::from_decision(&ScaleDecision::default()), MetricHistory::default());
+    let empty = ScaleDecision::from_status(&ScaleDecisionStatus::default());
+    assert_eq!(empty, ScaleDecision::default());
 }
 
 #[test]
@@ -295,9 +298,7 @@ fn the_last_replica_is_removed_and_restored_only_if_enabled() {
     ] {
         let decision = decide(fields, wanted, sums, options);
         assert_eq!(new_replicas(&decision), expected, "{fields} from {wanted} at {sums:?}");
-        let found = decision.restrictions(
-            &EffectiveSpec::from_spec(&spec(fields_without_limits(fields))).with_options(options),
-        );
+        let found = decision.record.restrictions;
         let is_disabled = found.contains(&Restriction::Disabled);
         assert_eq!(is_disabled, wanted == 0 && !options.scale_to_zero);
     }

@@ -1,10 +1,10 @@
 //! One pass over an object: vectors W1 to W11, K1 to K3, and behaviour that only a whole pass shows.
 
 use plimsoll_core::{
-    scaling::MetricError,
+    scaling::{MetricError, Restriction},
     types::compat::Fixes,
     watermark::{
-        Decision, ForcedReason, MetricInput, Restriction,
+        Decision, ForcedReason, MetricInput,
         conditions::{ConditionType, ConditionUpdate},
     },
 };
@@ -58,7 +58,7 @@ fn bounds_take_precedence_and_a_target_at_zero_stays_at_zero() {
                 .reason,
             "ScalingDisabled"
         );
-        assert!(decision.restrictions(&nothing.rules).contains(&Restriction::Disabled));
+        assert!(decision.record.restrictions.contains(&Restriction::Disabled));
     }
 }
 
@@ -104,7 +104,7 @@ fn a_downscale_within_its_delay_is_postponed() {
             is_true(&decision, ConditionType::AbleToScale)
                 && is_true(&decision, ConditionType::ScalingLimited)
         );
-        assert!(decision.restrictions(&waiting.rules).contains(&Restriction::Delay));
+        assert!(decision.record.restrictions.contains(&Restriction::Delay));
     }
 }
 
@@ -234,7 +234,7 @@ fn one_unavailable_metric_blocks_all_changes() {
             last_condition(&decision, ConditionType::BelowLowWatermark).is_none(),
             "delays continue"
         );
-        assert_eq!(decision.restrictions(&case.rules), [Restriction::MetricUnknown]);
+        assert_eq!(decision.record.restrictions, [Restriction::MetricUnknown]);
     }
 }
 
@@ -246,7 +246,7 @@ fn restrictions_have_names_from_a_fixed_list() {
         "upscaleForbiddenWindowSeconds": 60,
     });
     let restrictions = |case: &DecisionCase| -> Vec<&'static str> {
-        case.decide().restrictions(&case.rules).into_iter().map(Restriction::as_str).collect()
+        case.decide().record.restrictions.into_iter().map(Restriction::as_str).collect()
     };
     let far = case(fixes, fields.clone(), 10, 30);
     // One step would allow thirteen, and the maximum is twelve.
@@ -272,7 +272,7 @@ fn a_proposal_beyond_rate_and_bound_reports_the_one_that_limits_it() {
     for fixes in both_modes() {
         let of = |max: i32, wanted, proposed| {
             let case = case(fixes, json!({"minReplicas": 1, "maxReplicas": max}), wanted, proposed);
-            case.decide().restrictions(&case.rules)
+            case.decide().record.restrictions
         };
         // One step adds at most half of the replicas.
         let at_the_most = of(12, 10, 40);

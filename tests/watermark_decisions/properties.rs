@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use plimsoll_core::{
+    scaling::Position,
     types::compat::{Compat, Fixes},
     watermark::{
-        Decision, ForcedReason, Position, WpaOptions, conditions::ConditionUpdate,
-        options::Fallback,
+        Decision, ForcedReason, WpaOptions, conditions::ConditionUpdate, options::Fallback,
     },
 };
 use proptest::prelude::*;

@@ -1,11 +1,12 @@
 //! The result of a recommender's response: vectors R1 to R8 and X28 to X30.
 
 use plimsoll_core::{
-    scaling::{MetricError, MetricSourceType, MetricValue, RecommendResponse},
-    watermark::{
-        MetricInput,
+    scaling::{
+        MetricError, MetricSourceType, MetricValue,
         Position::{self, Above, Below, Inside},
+        RecommendResponse,
     },
+    watermark::MetricInput,
 };
 use serde_json::json;
 

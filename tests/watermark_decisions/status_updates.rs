@@ -5,10 +5,9 @@ use std::time::Duration;
 use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    scaling::{MetricError, ScaleOutcome},
+    scaling::{MetricError, ScaleDecision, ScaleOutcome},
     types::compat::{Compat, Fixes},
     watermark::{
-        MetricHistory,
         conditions::{self, ConditionType},
         status_update::StatusBuilder,
     },
@@ -52,7 +51,7 @@ fn reconcile(
     );
     case.now = NOW.later(Duration::from_secs(seconds));
     case.status = before.clone();
-    case.memory = before.decision.as_ref().map(MetricHistory::from_decision).unwrap_or_default();
+    case.memory = before.decision.as_ref().map(ScaleDecision::from_status).unwrap_or_default();
     let decision = case.decide();
     let spec = spec(fields());
     let writing = status_builder(&spec, compat, case.now);
@@ -135,7 +134,7 @@ fn an_unchanged_condition_keeps_its_time_and_a_quiet_pass_writes_the_same_status
         let decision = status
             .decision
             .clone()
-            .map(plimsoll_core::api::scale_decision::ScaleDecision::without_values);
+            .map(plimsoll_core::api::scale_decision::ScaleDecisionStatus::without_values);
         WatermarkPodAutoscalerStatus { decision, ..status.clone() }
     };
     assert_eq!(without_values(&again), without_values(&inside));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use plimsoll::cluster::target::scale::ScaleReadError;
 use plimsoll_core::{
     scaling::{
-        MetricError, MetricSourceType, MetricValue, PodsNotReady, RecommendResponse,
+        MetricError, MetricSourceType, MetricValue, PodsNotReady, Position, RecommendResponse,
         pod_readiness::Phase,
     },
     watermark::{
-        ConvergeTowards, Convergence, ForcedReason, LimitHit, MetricInput, Position,
+        ConvergeTowards, Convergence, ForcedReason, LimitHit, MetricInput,
         combine::failure_reason,
         conditions::{ConditionType, ConditionUpdate},
         cooldown::Backoff,

@@ -1,22 +1,22 @@
-//! The last scale decision of an autoscaler, with its intermediate results, for the status.
+//! The last scale decision of an autoscaler, as its status shows it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::types::quantity::Quantity;
+use crate::types::{self, quantity::Quantity};
 
 /// The last scale decision, with its intermediate results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ScaleDecision {
+pub struct ScaleDecisionStatus {
     /// When the decision was first made. Not updated by equal later decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
     /// The metrics that were evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub sources: Vec<MetricDecision>,
+    pub sources: Vec<MetricDecisionStatus>,
     /// Replicas of the workload before the decision.
     #[serde(default)]
     pub from: i32,
@@ -44,7 +44,7 @@ pub struct ScaleDecision {
 /// The evaluation of one metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct MetricDecision {
+pub struct MetricDecisionStatus {
     /// The metric name with its selector.
     pub name: String,
     /// The value that was compared with the watermarks.
@@ -76,7 +76,7 @@ pub struct MetricDecision {
     pub message: String,
 }
 
-impl ScaleDecision {
+impl ScaleDecisionStatus {
     /// Removes what changes between reconciles without a change of the decision.
     #[must_use]
     pub fn without_values(mut self) -> Self {
@@ -91,4 +91,14 @@ impl ScaleDecision {
         }
         self
     }
+}
+
+/// Converts to a Kubernetes timestamp, which has whole seconds.
+pub fn to_timestamp(at: types::Time) -> Time {
+    Time(jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default())
+}
+
+/// Converts from a Kubernetes timestamp.
+pub fn from_timestamp(stamp: &Time) -> types::Time {
+    types::Time::from_secs(stamp.0.as_second())
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    scale_decision::ScaleDecision,
+    scale_decision::ScaleDecisionStatus,
     scale_target::{ScaleTarget, TlsConfig},
 };
 use crate::types::quantity::Quantity;
@@ -263,7 +263,7 @@ pub struct WatermarkPodAutoscalerStatus {
     pub observed_generation: Option<i64>,
     /// The last scale decision, with its intermediate results.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decision: Option<ScaleDecision>,
+    pub decision: Option<ScaleDecisionStatus>,
 }
 
 /// The current value of one metric. The blocks object and pods are only kept if other controllers wrote them.

@@ -6,7 +6,7 @@ use super::{
     conditions::{
         ABLE_TO_SCALE, Condition, Conditions, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED,
     },
-    decision::{Decision, EventStage, EventType, Restriction, Zone},
+    decision::{Decision, EventStage, EventType, Zone},
     evaluation::{Context, evaluate, request},
     fixes::Fix,
     labels::{Action, Failure},
@@ -19,6 +19,7 @@ use super::{
     selector::Selector,
     stabilization::{self, Direction},
 };
+use crate::scaling::Restriction;
 
 /// The metric requests to send: one entry per metric, `None` if it needs no request. Empty if metrics are not used.
 pub fn metric_requests(observed: &Observed<'_>) -> Vec<Option<MetricRequest>> {

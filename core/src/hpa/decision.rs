@@ -1,4 +1,4 @@
-//! The record of one pass: the decision and its reasons as data.
+//! The decision of one pass, with its reasons as data.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as ApiTime;
@@ -13,7 +13,7 @@ use super::{
     spec::Behavior,
     stabilization::Stabilization,
 };
-use crate::types::Time;
+use crate::{scaling::Restriction, types::Time};
 
 /// The rule that a pass follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,40 +29,6 @@ pub enum Zone {
     BelowMin,
     /// Replicas are computed from metrics.
     Metrics,
-}
-
-/// Why replicas differ from what the metrics ask for. A closed set of label values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Restriction {
-    /// The ratio is within tolerance.
-    WithinTolerance,
-    /// Filling in missing or unready pods cancels the change.
-    Padding,
-    /// A lower recommendation in the stabilization window delays scaling up.
-    StabilizedUp,
-    /// A higher recommendation in the stabilization window delays scaling down.
-    StabilizedDown,
-    /// The scale-up rate limits the change.
-    ScaleUpLimit,
-    /// The scale-down rate limits the change.
-    ScaleDownLimit,
-    /// `minReplicas`
-    Min,
-    /// `maxReplicas`
-    Max,
-    /// All metrics failed.
-    MetricUnknown,
-    /// Some metrics failed, which blocks scaling down.
-    PartialMetrics,
-    /// The scale cannot be read.
-    NoScale,
-    /// The scale's selector is missing or invalid.
-    InvalidSelector,
-    /// Another HorizontalPodAutoscaler selects the same pods.
-    AmbiguousSelector,
-    /// The target has zero replicas, and this object did not scale it there.
-    Disabled,
 }
 
 /// The type of an event.

@@ -53,8 +53,8 @@ pub struct Failed {
     pub in_pass: String,
 }
 
-/// The target of a source.
-enum TargetType {
+/// The target of a source: a value or an average in milli-units, or a utilization in percent.
+pub(super) enum TargetType {
     Value(i64),
     Average(i64),
     Utilization(i32),
@@ -62,7 +62,7 @@ enum TargetType {
 
 /// The request for a metric; `None` if the metric fails without one.
 pub fn request(metric: &Metric, selector: &Selector, namespace: &str) -> Option<MetricRequest> {
-    goal(metric).ok()?;
+    target_of(metric).ok()?;
     let of_metric = |metric: &MetricId| Selector::of_metric(metric.selector.as_ref()).ok();
     Some(match &metric.source {
         Source::Resource { .. } | Source::ContainerResource { .. } => {
@@ -116,7 +116,7 @@ pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_
 
 /// The name of a metric in messages.
 fn name(metric: &Metric) -> String {
-    let is_utilization = matches!(goal(metric), Ok(TargetType::Utilization(_)));
+    let is_utilization = matches!(target_of(metric), Ok(TargetType::Utilization(_)));
     match &metric.source {
         Source::Resource { resource, .. } if is_utilization => {
             format!("{resource} resource utilization (percentage of request)")
@@ -139,7 +139,7 @@ fn name(metric: &Metric) -> String {
 }
 
 /// The part of the target that a source uses.
-fn goal(metric: &Metric) -> Result<TargetType, MetricError> {
+pub(super) fn target_of(metric: &Metric) -> Result<TargetType, MetricError> {
     let average = |target: &Target| target.average_value.map(TargetType::Average);
     match &metric.source {
         Source::Resource { target, .. } => average(target)
@@ -200,7 +200,7 @@ fn propose(
                     context.namespace, id.name
                 )
             };
-            let is_average = matches!(goal(metric), Ok(TargetType::Average(_)));
+            let is_average = matches!(target_of(metric), Ok(TargetType::Average(_)));
             let value = samples::of_external(fetched, is_average, context.calculator.fixes);
             let value = value.map_err(|error| error.within(wrap));
             ("FailedGetExternalMetric", of_value(metric, id, value, Origin::External, context))
@@ -217,7 +217,7 @@ fn of_resource(
     fetched: &Fetched,
     context: &Context<'_>,
 ) -> Result<Proposal, MetricError> {
-    let goal = goal(metric)?;
+    let goal = target_of(metric)?;
     let fixes = context.calculator.fixes;
     let of_goal = if matches!(goal, TargetType::Utilization(_)) { "utilization" } else { "usage" };
     let wrap = |error: MetricError| {
@@ -248,7 +248,7 @@ fn of_pods(
     context: &Context<'_>,
 ) -> Result<Proposal, MetricError> {
     check_selector(id)?;
-    let TargetType::Average(target) = goal(metric)? else { return Err(no_target("pods")) };
+    let TargetType::Average(target) = target_of(metric)? else { return Err(no_target("pods")) };
     let samples = samples::of_pods(fetched, context.calculator.fixes).map_err(|error| {
         error.within(|cause| format!("unable to get metric {}: {cause}", id.name))
     })?;
@@ -263,8 +263,8 @@ fn of_value(
     context: &Context<'_>,
 ) -> Result<Proposal, MetricError> {
     let goal = match origin {
-        Origin::Object => check_selector(id).and_then(|()| goal(metric))?,
-        Origin::External => goal(metric).and_then(|goal| check_selector(id).map(|()| goal))?,
+        Origin::Object => check_selector(id).and_then(|()| target_of(metric))?,
+        Origin::External => target_of(metric).and_then(|goal| check_selector(id).map(|()| goal))?,
     };
     match goal {
         TargetType::Value(target) => context.calculator.value(value?, target),

@@ -5,14 +5,14 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use super::{
     conditions::SCALED_TO_ZERO,
     config::Config,
-    decision::{Restriction, Zone},
+    decision::Zone,
     fixes::{Fix, Fixes},
     hpa_state::HpaState,
     pod::Pod,
     selector::Selector,
     spec::Spec,
 };
-use crate::types::Time;
+use crate::{scaling::Restriction, types::Time};
 
 /// The inputs of a pass, before metrics are fetched.
 #[derive(Clone, Copy, Debug)]

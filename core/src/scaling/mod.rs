@@ -1,24 +1,26 @@
-//! Shared by all horizontal autoscalers: the scale and pods of a workload, metric values, and their history. Pure: takes
-//! plain data and `now`, and returns plain data.
+//! Shared by all horizontal autoscalers: the scale and pods of a workload, metric values, and the record of a decision.
+//! Pure: takes plain data and `now`, and returns plain data.
 //!
 //! ```text
 //!   Pod ──▶ ReadinessPolicy ───────────────────────────────────────┐
-//!   MetricRequest ──▶ MetricsClient ──▶ MetricValue or MetricError ┴─▶ controller's rules ──▶ MetricHistory
-//!                                                                                             for the next reconcile
+//!   MetricRequest ──▶ MetricsClient ──▶ MetricValue or MetricError ┴─▶ controller's rules ──▶ ScaleDecision
+//!                                             status, metrics, explain, the next reconcile ◀──┘
 //! ```
 
 pub mod external_recommender;
-pub mod metric_history;
 pub mod metric_request;
 pub mod metric_source;
 pub mod pod_readiness;
+pub mod restriction;
+pub mod scale_decision;
 pub mod scale_outcome;
 
 pub use external_recommender::RecommendResponse;
-pub use metric_history::MetricHistory;
 pub use metric_request::MetricRequest;
 pub use metric_source::{MetricError, MetricSourceType, MetricValue, Milli};
 pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};
+pub use restriction::Restriction;
+pub use scale_decision::{MetricBounds, MetricDecision, Position, ScaleDecision, UnknownMetric};
 pub use scale_outcome::{Event, STATUS_UPDATE_FAILED, ScaleOutcome};
 
 /// The replicas of a workload.

@@ -1,35 +1,6 @@
 //! The low and high watermark of a metric with their tolerance, and where a value lies relative to them.
 
-use crate::scaling::Milli;
-
-/// Where a value lies relative to a band.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Position {
-    /// Above the high watermark plus its tolerance.
-    Above,
-    /// Between the watermarks, or beyond one by no more than the tolerance.
-    Inside,
-    /// Below the low watermark minus its tolerance.
-    Below,
-}
-
-impl Position {
-    /// The name used in the status and in `explain`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Above => "above",
-            Self::Inside => "inside",
-            Self::Below => "below",
-        }
-    }
-
-    /// Parses the name returned by [`Self::as_str`].
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Above, Self::Inside, Self::Below]
-            .into_iter()
-            .find(|position| position.as_str() == word)
-    }
-}
+use crate::scaling::{MetricBounds, Milli, Position};
 
 /// The watermarks of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +19,16 @@ impl Band {
     pub fn new(low: Option<Milli>, high: Option<Milli>, tolerance: Milli) -> Option<Self> {
         let (low, high) = (low.or(high)?, high.or(low)?);
         Some(Self { low, high, tolerance })
+    }
+
+    /// The watermarks with and without their tolerance.
+    pub fn bounds(&self) -> MetricBounds {
+        MetricBounds {
+            low: self.low,
+            high: self.high,
+            tolerated_low: self.adjusted_low(),
+            tolerated_high: self.adjusted_high(),
+        }
     }
 
     /// The high watermark plus its tolerance.

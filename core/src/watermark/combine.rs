@@ -2,16 +2,11 @@
 
 use crate::types::Time;
 
-use super::{
-    band::{Band, Position},
-    converge::Convergence,
-    propose::Proposal,
-    spec::EffectiveSpec,
-};
+use super::{band::Band, converge::Convergence, propose::Proposal, spec::EffectiveSpec};
 use crate::{
     scaling::{
-        MetricError, MetricSourceType, MetricValue, Milli, Pod, PodsNotReady, ReadinessPolicy,
-        Scale,
+        MetricError, MetricSourceType, MetricValue, Milli, Pod, PodsNotReady, Position,
+        ReadinessPolicy, Scale,
     },
     types::compat::{Fix, Fixes},
 };

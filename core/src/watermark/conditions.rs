@@ -3,15 +3,17 @@
 use std::cmp::Reverse;
 
 use crate::types::Time;
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time as Stamp, jiff};
 
 use super::{
-    band::Position,
     converge::{ConvergeTowards, Convergence},
     cooldown::{Backoff, StateSince},
     pending_scale::{INDETERMINATE, PENDING},
 };
-use crate::api::wpa::{Condition, WatermarkPodAutoscalerStatus};
+pub use crate::api::scale_decision::{from_timestamp, to_timestamp};
+use crate::{
+    api::wpa::{Condition, WatermarkPodAutoscalerStatus},
+    scaling::Position,
+};
 
 /// The condition types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -189,16 +191,6 @@ impl ConditionUpdate {
         };
         Self::new(ConditionType::ConvergeToWatermark, holds, reason, message)
     }
-}
-
-/// Converts to a Kubernetes timestamp, which has whole seconds.
-pub fn to_timestamp(at: Time) -> Stamp {
-    Stamp(jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default())
-}
-
-/// Converts from a Kubernetes timestamp.
-pub fn from_timestamp(stamp: &Stamp) -> Time {
-    Time::from_secs(stamp.0.as_second())
 }
 
 /// Whether a condition is `True`, and its last transition. A missing condition is `False` since the epoch.

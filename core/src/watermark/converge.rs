@@ -3,11 +3,14 @@
 use std::str::FromStr;
 
 use super::{
-    band::{Band, Position},
+    band::Band,
     propose::ProposalInput,
     rounding::{divide_rounding_down, divide_rounding_up, replicas_from_float},
 };
-use crate::{scaling::Milli, types::compat::Fix};
+use crate::{
+    scaling::{Milli, Position},
+    types::compat::Fix,
+};
 
 /// The watermark to converge to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,16 +6,15 @@ use super::{
     combine::{CombinedProposal, EvaluationContext, MetricEvaluation, MetricInput, ProposalError},
     conditions::{ConditionType, ConditionUpdate, condition_since},
     converge::Convergence,
-    cooldown::{Cooldown, CooldownResult, HoldReason, StateSince},
-    metric_history::MetricHistory,
-    restriction::Restriction,
+    cooldown::{Cooldown, CooldownResult, StateSince},
     rounding::{nearest_multiple_towards, round_up_to_multiple},
+    scale_decision::{complete_record, record_metrics},
     scale_rate::{LimitHit, LimitedReplicas},
     spec::EffectiveSpec,
 };
 use crate::{
     api::wpa::WatermarkPodAutoscalerStatus,
-    scaling::{MetricError, PodsNotReady, Scale},
+    scaling::{Position, Scale, ScaleDecision},
     types::compat::{Fix, Fixes},
 };
 
@@ -74,8 +73,8 @@ pub struct Decision {
     pub desired: i32,
     /// The conditions to set, in order.
     pub conditions: Vec<ConditionUpdate>,
-    /// The metric history for the next decision.
-    pub history: MetricHistory,
+    /// The record of the decision, from which it is reported.
+    pub record: ScaleDecision,
 }
 
 /// All inputs of a decision.
@@ -91,8 +90,8 @@ pub struct DecisionInput<'a> {
     pub blocked_reason: Option<&'a str>,
     /// The last status written.
     pub status: &'a WatermarkPodAutoscalerStatus,
-    /// The metric history of the object.
-    pub history: &'a MetricHistory,
+    /// The last decision about the object, or what its status has of it.
+    pub previous: &'a ScaleDecision,
     /// The current time.
     pub now: Time,
     /// Which of upstream's bugs are fixed.
@@ -107,11 +106,11 @@ impl DecisionInput<'_> {
         if let Some(why) = self.blocked_reason {
             combined = Err(ProposalError::Blocked(why.to_owned()));
         }
-        let history = self.history.next_after(&evaluations, &combined, self.now);
+        let record = record_metrics(&evaluations, &combined, scale, self.previous, self.now);
         let mut decision = Decision {
             scale,
             metrics: evaluations,
-            history,
+            record,
             proposal: combined,
             limited: None,
             cooldown: None,
@@ -131,6 +130,7 @@ impl DecisionInput<'_> {
             Ok(combined) => self.apply_proposal(&combined, &mut decision),
             Err(why) => self.apply_without_proposal(&why, &mut decision),
         }
+        complete_record(&mut decision, self.rules);
         decision
     }
 
@@ -165,7 +165,7 @@ impl DecisionInput<'_> {
             reason,
             message,
         ));
-        let cooldown = self.cooldown(combined, &decision.history);
+        let cooldown = self.cooldown(combined, &decision.record);
         let from = decision.scale.spec_replicas;
         self.change_replicas(limited, &cooldown, |to| change_reason(combined, from, to), decision);
         if decision.change.is_some() {
@@ -241,7 +241,7 @@ impl DecisionInput<'_> {
             let limited = self.limit_replicas(wanted, to, u32::try_from(current).unwrap_or(0));
             let cooldown = Cooldown {
                 is_stable: true,
-                ..self.cooldown(&CombinedProposal::default(), &decision.history)
+                ..self.cooldown(&CombinedProposal::default(), &decision.record)
             };
             let why = format!("No metric is available, scaling to the fallback of {to} replicas");
             self.change_replicas(limited, &cooldown, |_| why, decision);
@@ -256,7 +256,7 @@ impl DecisionInput<'_> {
     /// The fallback replicas, once metrics have been unavailable for long enough.
     fn fallback_replicas(&self, decision: &Decision) -> Option<i32> {
         let fallback = self.rules.options.fallback.filter(|_| decision.scale.spec_replicas != 0)?;
-        let since = decision.history.unknown_since?;
+        let since = decision.record.unknown_since?;
         (since.later(fallback.after) <= self.now).then_some(fallback.replicas)
     }
 
@@ -290,14 +290,16 @@ impl DecisionInput<'_> {
         }
     }
 
-    fn cooldown(&self, combined: &CombinedProposal, history: &MetricHistory) -> Cooldown {
+    fn cooldown(&self, combined: &CombinedProposal, record: &ScaleDecision) -> Cooldown {
         // Conditions of this pass count already: for a value that is outside for the first time, the delay starts now.
         let since = |holds, condition_type| {
             let before = condition_since(self.status, condition_type);
             if before.holds == holds { before } else { StateSince { holds, at: self.now } }
         };
-        let per_metric =
-            |own: Option<StateSince>| own.filter(|_| self.rules.options.delay_per_metric);
+        let per_metric = |own: Option<Time>| {
+            let own = own.filter(|_| self.rules.options.delay_per_metric);
+            own.map(|at| StateSince { holds: true, at })
+        };
         Cooldown {
             last_scale_time: self
                 .status
@@ -308,9 +310,10 @@ impl DecisionInput<'_> {
             downscale_window: self.rules.downscale_window,
             upscale_delay: self.rules.upscale_delay,
             downscale_delay: self.rules.downscale_delay,
-            above: per_metric(history.longest_above())
+            // One metric that was above for long enough suffices; below, all of them have to be.
+            above: per_metric(record.since_at(Position::Above).min())
                 .unwrap_or_else(|| since(combined.is_above, ConditionType::AboveHighWatermark)),
-            below: per_metric(history.all_below())
+            below: per_metric(record.since_at(Position::Below).max())
                 .unwrap_or_else(|| since(combined.is_below, ConditionType::BelowLowWatermark)),
             is_stable: combined.is_stable(),
             now: self.now,
@@ -348,55 +351,5 @@ impl Decision {
         };
         self.proposal.as_ref().is_ok_and(CombinedProposal::is_stable)
             && !self.metrics.iter().any(is_followed)
-    }
-
-    /// Why the workload does not have the replicas that its metrics ask for.
-    pub fn restrictions(&self, rules: &EffectiveSpec) -> Vec<Restriction> {
-        let mut found = Vec::new();
-        if self.scale.spec_replicas == 0 && !rules.may_be_zero() {
-            found.push(Restriction::Disabled);
-        }
-        match &self.proposal {
-            Ok(_) if self.is_within_bounds() => found.push(Restriction::WithinBounds),
-            Ok(_) | Err(ProposalError::NoMetrics) => {}
-            Err(ProposalError::Blocked(_)) => found.push(Restriction::Lifecycle),
-            Err(ProposalError::Metric { why, .. }) => found.push(match why {
-                MetricError::PodsNotReady(
-                    PodsNotReady::NoneReady { .. } | PodsNotReady::TooFewReady { .. },
-                ) => Restriction::Availability,
-                _ => Restriction::MetricUnknown,
-            }),
-        }
-        if let Some(limited) = self.limited {
-            if limited.upscale_capping == Some(true) {
-                found.push(Restriction::UpscaleCapping);
-            }
-            if limited.downscale_capping == Some(true) {
-                found.push(Restriction::DownscaleCapping);
-            }
-            // A rate-limited proposal may also end at a bound.
-            let proposed = self
-                .proposal
-                .as_ref()
-                .map_or(limited.replicas, |combined| combined.replicas.max(0));
-            let limits = &rules.limits;
-            if limited.limit_hit == LimitHit::BelowOne
-                || (limited.replicas == limits.min && proposed < limits.min)
-            {
-                found.push(Restriction::Min);
-            }
-            if limited.replicas == limits.max && proposed > limits.max {
-                found.push(Restriction::Max);
-            }
-        }
-        match self.cooldown.and_then(|result| result.hold_reason) {
-            Some(HoldReason::ForbiddenWindow { .. }) => found.push(Restriction::ForbiddenWindow),
-            Some(HoldReason::Delay { .. }) => found.push(Restriction::Delay),
-            Some(HoldReason::NoChange) | None => {}
-        }
-        if rules.dry_run && self.change.is_some() {
-            found.push(Restriction::DryRun);
-        }
-        found
     }
 }

@@ -1,11 +1,10 @@
 //! The replica proposal for the response of an external recommender.
 
 use super::{
-    band::Position,
     converge::{ConvergeTowards, Convergence},
     propose::{Proposal, ProposalInput},
 };
-use crate::scaling::{Milli, RecommendResponse};
+use crate::scaling::{Milli, Position, RecommendResponse};
 
 impl ProposalInput {
     /// Computes the proposal for a recommendation. The recommendation gives the direction, its bounds give the position: a

@@ -17,13 +17,11 @@ pub mod cooldown;
 pub mod decide;
 pub mod external_recommender;
 pub mod log_attributes;
-pub mod metric_history;
 pub mod metric_requests;
 pub mod monitor_gate;
 pub mod options;
 pub mod pending_scale;
 pub mod propose;
-pub mod restriction;
 pub mod rounding;
 pub mod scale_decision;
 pub mod scale_rate;
@@ -32,16 +30,15 @@ pub mod status_update;
 pub mod validation;
 pub mod warnings;
 
-pub use band::{Band, Position};
+pub use band::Band;
 pub use combine::{
     CombinedProposal, EvaluationContext, MetricEvaluation, MetricInput, ProposalError,
 };
 pub use converge::{ConvergeTowards, Convergence};
 pub use cooldown::{Cooldown, HoldReason, ScaleDirection};
 pub use decide::{Decision, DecisionInput, ForcedReason, ReplicaChange};
-pub use metric_history::MetricHistory;
 pub use metric_requests::MetricRequestBuilder;
 pub use options::WpaOptions;
-pub use restriction::Restriction;
+pub use scale_decision::RESTRICTIONS;
 pub use scale_rate::{LimitHit, ReplicaLimits};
 pub use spec::EffectiveSpec;

@@ -1,14 +1,14 @@
 //! The replica proposal of one metric.
 
 use super::{
-    band::{Band, Position},
+    band::Band,
     converge::{ConvergeTowards, Convergence},
     rounding::{
         divide_rounding_down, divide_rounding_up, replicas_from_float, round_up_to_multiple,
     },
 };
 use crate::{
-    scaling::Milli,
+    scaling::{Milli, Position},
     types::compat::{Fix, Fixes},
 };
 

@@ -1,61 +1,141 @@
-//! Renders a decision for the status of its object.
-
-use crate::types::Time;
+//! The record of a decision: from it status, metrics and reports are rendered.
 
 use super::{
-    combine::MetricEvaluation, conditions::to_timestamp, cooldown::HoldReason, decide::Decision,
+    combine::{CombinedProposal, MetricEvaluation, ProposalError},
+    cooldown::HoldReason,
+    decide::Decision,
+    scale_rate::LimitHit,
     spec::EffectiveSpec,
 };
 use crate::{
-    api::scale_decision::{MetricDecision, ScaleDecision},
-    types::quantity::{Format, Quantity},
+    scaling::{
+        MetricDecision, MetricError, PodsNotReady, Restriction, Scale, ScaleDecision, UnknownMetric,
+    },
+    types::Time,
 };
 
-/// The decision with its intermediate results, for the status.
-pub fn scale_decision(decision: &Decision, rules: &EffectiveSpec, now: Time) -> ScaleDecision {
-    let held_until = match decision.cooldown.and_then(|result| result.hold_reason) {
-        Some(HoldReason::ForbiddenWindow { until }) => Some(until),
-        Some(HoldReason::Delay { until }) => until,
-        Some(HoldReason::NoChange) | None => None,
+/// The restrictions that a WatermarkPodAutoscaler can have.
+pub const RESTRICTIONS: [Restriction; 12] = [
+    Restriction::WithinBounds,
+    Restriction::UpscaleCapping,
+    Restriction::DownscaleCapping,
+    Restriction::ForbiddenWindow,
+    Restriction::Delay,
+    Restriction::Min,
+    Restriction::Max,
+    Restriction::DryRun,
+    Restriction::MetricUnknown,
+    Restriction::Availability,
+    Restriction::Lifecycle,
+    Restriction::Disabled,
+];
+
+/// The part of the record that the decision itself depends on: the metrics, each with since when it is in its state.
+pub(super) fn record_metrics(
+    rows: &[MetricEvaluation],
+    combined: &Result<CombinedProposal, ProposalError>,
+    scale: Scale,
+    previous: &ScaleDecision,
+    now: Time,
+) -> ScaleDecision {
+    // If pods are not ready, the metric was not queried, so it does not count as unavailable.
+    let is_unknown = match combined {
+        Err(ProposalError::Metric { why: MetricError::PodsNotReady(why), .. }) => {
+            matches!(why, PodsNotReady::NoUsage)
+        }
+        Err(ProposalError::Metric { .. }) => true,
+        Err(ProposalError::NoMetrics | ProposalError::Blocked(_)) | Ok(_) => false,
     };
-    let mut trace = ScaleDecision {
-        at: Some(to_timestamp(now)),
-        sources: decision.metrics.iter().map(metric_decision).collect(),
-        from: decision.scale.spec_replicas,
-        proposal: decision.proposal.as_ref().ok().map(|combined| combined.replicas.max(0)),
+    let mut record = ScaleDecision {
+        at: now,
+        current: Some(scale.spec_replicas),
+        metrics: rows.iter().map(metric_decision).collect(),
+        proposed: combined.as_ref().ok().map(|combined| combined.replicas.max(0)),
+        ..ScaleDecision::default()
+    };
+    record.set_since(previous, is_unknown);
+    record
+}
+
+/// Adds to the record what was decided.
+pub(super) fn complete_record(decision: &mut Decision, rules: &EffectiveSpec) {
+    decision.record = ScaleDecision {
         limited: decision.limited.map(|limited| limited.replicas),
-        held_until: held_until.map(to_timestamp),
-        to: decision.desired,
-        restrictions: decision
-            .restrictions(rules)
-            .into_iter()
-            .map(|restriction| restriction.as_str().to_owned())
-            .collect(),
-        unknown_since: None,
+        desired: (decision.proposal.is_ok() || decision.change.is_some())
+            .then_some(decision.desired),
+        restrictions: restrictions(decision, rules),
+        held_until: match decision.cooldown.and_then(|result| result.hold_reason) {
+            Some(HoldReason::ForbiddenWindow { until }) => Some(until),
+            Some(HoldReason::Delay { until }) => until,
+            Some(HoldReason::NoChange) | None => None,
+        },
+        ..std::mem::take(&mut decision.record)
     };
-    decision.history.write_to(&mut trace);
-    trace
 }
 
 fn metric_decision(row: &MetricEvaluation) -> MetricDecision {
-    let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSi);
-    let mut traced = MetricDecision {
+    let found = row.result.as_ref().ok();
+    MetricDecision {
+        label: row.label.clone(),
         name: row.name.clone(),
-        low: row.band.map(|band| quantity(band.adjusted_low())),
-        high: row.band.map(|band| quantity(band.adjusted_high())),
-        chosen: row.is_chosen,
-        ..MetricDecision::default()
-    };
-    match &row.result {
-        Ok(metric) => {
-            traced.value = Some(quantity(metric.proposal.utilization));
-            metric.proposal.position.as_str().clone_into(&mut traced.position);
-            traced.proposal = Some(metric.proposal.replicas);
+        value: found.map(|found| found.proposal.value),
+        is_ignored: found.is_some_and(|found| found.is_ignored_zero),
+        bounds: row.band.map(|band| band.bounds()),
+        position: found.map(|found| found.proposal.position),
+        since: None,
+        proposal: found.map(|found| found.proposal.replicas),
+        is_chosen: row.is_chosen,
+        unknown: row
+            .result
+            .as_ref()
+            .err()
+            .map(|why| UnknownMetric { reason: why.as_str(), message: why.to_string() }),
+    }
+}
+
+/// Why the workload does not have the replicas that its metrics ask for.
+fn restrictions(decision: &Decision, rules: &EffectiveSpec) -> Vec<Restriction> {
+    let mut found = Vec::new();
+    if decision.scale.spec_replicas == 0 && !rules.may_be_zero() {
+        found.push(Restriction::Disabled);
+    }
+    match &decision.proposal {
+        Ok(_) if decision.is_within_bounds() => found.push(Restriction::WithinBounds),
+        Ok(_) | Err(ProposalError::NoMetrics) => {}
+        Err(ProposalError::Blocked(_)) => found.push(Restriction::Lifecycle),
+        Err(ProposalError::Metric { why, .. }) => found.push(match why {
+            MetricError::PodsNotReady(
+                PodsNotReady::NoneReady { .. } | PodsNotReady::TooFewReady { .. },
+            ) => Restriction::Availability,
+            _ => Restriction::MetricUnknown,
+        }),
+    }
+    if let Some(limited) = decision.limited {
+        if limited.upscale_capping == Some(true) {
+            found.push(Restriction::UpscaleCapping);
         }
-        Err(why) => {
-            why.as_str().clone_into(&mut traced.unknown);
-            traced.message = why.to_string();
+        if limited.downscale_capping == Some(true) {
+            found.push(Restriction::DownscaleCapping);
+        }
+        // A rate-limited proposal may also end at a bound.
+        let proposed = decision.record.proposed.unwrap_or(limited.replicas);
+        let limits = &rules.limits;
+        if limited.limit_hit == LimitHit::BelowOne
+            || (limited.replicas == limits.min && proposed < limits.min)
+        {
+            found.push(Restriction::Min);
+        }
+        if limited.replicas == limits.max && proposed > limits.max {
+            found.push(Restriction::Max);
         }
     }
-    traced
+    match decision.cooldown.and_then(|result| result.hold_reason) {
+        Some(HoldReason::ForbiddenWindow { .. }) => found.push(Restriction::ForbiddenWindow),
+        Some(HoldReason::Delay { .. }) => found.push(Restriction::Delay),
+        Some(HoldReason::NoChange) | None => {}
+    }
+    if rules.dry_run && decision.change.is_some() {
+        found.push(Restriction::DryRun);
+    }
+    found
 }

@@ -6,8 +6,6 @@ use super::{
     combine::{MetricEvaluation, ProposalError},
     conditions::{self, ConditionType, ConditionUpdate},
     decide::{Decision, ReplicaChange, SCALING_DISABLED},
-    scale_decision::scale_decision,
-    spec::EffectiveSpec,
 };
 use crate::{
     api::wpa::{
@@ -61,8 +59,8 @@ impl StatusBuilder<'_> {
         }
         status.current_replicas = decision.scale.status_replicas;
         // Clients of upstream do not know the field, and it would change the status with every reconcile.
-        status.decision = (self.compat == Compat::Plimsoll)
-            .then(|| scale_decision(decision, &EffectiveSpec::from_spec(self.spec), self.now));
+        status.decision =
+            (self.compat == Compat::Plimsoll).then(|| decision.record.status(self.now));
         if decision.proposal.is_err() && decision.change.is_none()
             || matches!(outcome, ScaleOutcome::Failed(_))
         {

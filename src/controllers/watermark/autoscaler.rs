@@ -8,9 +8,10 @@ use plimsoll_core::{
         scale_target::ScaleTarget,
         wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     },
+    scaling::{Restriction, ScaleDecision},
     types::{ObjectKey, Time, compat::Compat},
     watermark::{
-        MetricHistory, Restriction, WpaOptions,
+        WpaOptions,
         conditions::{self, ConditionUpdate},
         log_attributes,
         pending_scale::is_pending,
@@ -26,6 +27,8 @@ use super::{
     WatermarkController,
     config::WatermarkConfig,
     decision_field::DecisionField,
+    finalizer,
+    reconcile::reconcile,
     status_comparison::{is_same_status, without_values},
     watermark_decision::WatermarkDecision,
 };
@@ -54,8 +57,8 @@ pub struct WatermarkState {
     pub finalizer_retry_at: Option<Time>,
     /// Options from the annotations.
     pub options: WpaOptions,
-    /// Metric history of the last reconcile, if there was one.
-    pub metric_history: Option<MetricHistory>,
+    /// The last decision of this process, if it has made one.
+    pub last_decision: Option<Arc<ScaleDecision>>,
 }
 
 impl AutoscalerKind for WatermarkAutoscaler {
@@ -98,7 +101,7 @@ impl AutoscalerKind for WatermarkAutoscaler {
     }
 
     fn on_takeover(state: &mut WatermarkState) {
-        (state.metric_history, state.finalizer_retry_at) = (None, None);
+        (state.last_decision, state.finalizer_retry_at) = (None, None);
     }
 }
 
@@ -134,7 +137,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         key: &ObjectKey,
         state: &mut ObjectState,
     ) -> impl Future<Output = ReconcileResult> + Send {
-        controller.reconcile_object(key, state)
+        reconcile(controller, key, state)
     }
 
     async fn write_metadata(
@@ -142,7 +145,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         object: &WatermarkPodAutoscaler,
         permit: &dyn WritePermit,
     ) -> MetadataResult<Self> {
-        controller.send_finalizer_removal(object, permit).await
+        finalizer::send_removal(controller, object, permit).await
     }
 
     fn complete_metadata(
@@ -150,7 +153,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         state: &mut ObjectState,
         result: &MetadataResult<Self>,
     ) -> Option<Time> {
-        controller.complete_finalizer_removal(state, result)
+        finalizer::complete_removal(controller, state, result)
     }
 
     fn unknown_outcome(why: &str) -> ConditionUpdate {
@@ -218,7 +221,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
     }
 
     fn health_of(exported: &ExportedState) -> (bool, Time) {
-        (exported.restrictions.contains(&Restriction::MetricUnknown), exported.reconciled_at)
+        (exported.restrictions().contains(&Restriction::MetricUnknown), exported.reconciled_at)
     }
 
     fn begin_reconcile(&self, lateness: Duration) {
@@ -236,8 +239,11 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
     }
 }
 
-/// The metric history. Before the first reconcile of this process it is restored from the decision in the status.
-pub(super) fn metric_history(state: &ObjectState) -> MetricHistory {
-    let restored = || Some(MetricHistory::from_decision(state.stored_status()?.decision.as_ref()?));
-    state.own.metric_history.clone().or_else(restored).unwrap_or_default()
+/// The last decision. Before the first one of this process, it is what the status has of it.
+pub(super) fn last_decision(state: &ObjectState) -> Arc<ScaleDecision> {
+    let stored = || {
+        let decision = state.stored_status()?.decision.as_ref()?;
+        Some(Arc::new(ScaleDecision::from_status(decision)))
+    };
+    state.own.last_decision.clone().or_else(stored).unwrap_or_default()
 }

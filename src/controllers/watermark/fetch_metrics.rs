@@ -1,16 +1,15 @@
 //! Requests the metrics of an object, and names each as upstream does.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use kube::{Client, ResourceExt as _};
-use plimsoll_core::types::ObjectKey;
+use kube::Client;
 use plimsoll_storage::prometheus::{
     client::{self, QueryLimits},
     transport::{HttpTransport, WallClock},
 };
 
-use super::{WatermarkController, autoscaler::ObjectState, config::WatermarkConfig};
+use super::{autoscaler::WatermarkAutoscaler, config::WatermarkConfig};
 use crate::controllers::runtime::client_calls::QueryRecorder;
 use crate::{
     cluster::{
@@ -29,7 +28,7 @@ use crate::{
 use plimsoll_core::{
     api::wpa::{RecommenderSpec, WatermarkPodAutoscalerSpec},
     scaling::{
-        MetricError, MetricSourceType, MetricValue, Pod, ReadinessPolicy, Scale,
+        MetricError, MetricSourceType, MetricValue, PodsNotReady, Scale,
         external_recommender::RecommendContext,
         metric_source::{display_name, recommender_name},
     },
@@ -109,56 +108,53 @@ fn metric_timeouts(config: &WatermarkConfig) -> MetricTimeouts {
     }
 }
 
-impl WatermarkController {
-    /// Fetches all metrics of an object, in the order of the spec.
-    #[expect(clippy::too_many_arguments, reason = "each is another thing that was read")]
-    pub(super) async fn fetch_metrics(
-        &self,
-        key: &ObjectKey,
-        state: &ObjectState,
-        filled: &WatermarkPodAutoscalerSpec,
-        rules: &EffectiveSpec,
-        scale: Scale,
-        readiness: &ReadinessPolicy<'_>,
-        pods: &[Pod],
-    ) -> Vec<MetricInput> {
-        let ready_pods = match readiness.ready_pods(pods, scale) {
+/// Fetches the metrics of one object.
+pub(super) struct MetricFetcher<'a> {
+    pub autoscaler: &'a WatermarkAutoscaler,
+    pub spec: &'a WatermarkPodAutoscalerSpec,
+    pub annotations: &'a BTreeMap<String, String>,
+    pub rules: &'a EffectiveSpec,
+    pub scale: Scale,
+    pub ready_pods: Result<u32, PodsNotReady>,
+    pub context: FetchContext<'a>,
+}
+
+impl MetricFetcher<'_> {
+    /// Fetches all metrics, in the order of the spec.
+    pub async fn fetch(&self) -> Vec<MetricInput> {
+        let Self { autoscaler, spec, rules, scale, context, .. } = *self;
+        let ready_pods = match &self.ready_pods {
             // A target scaled to zero has no pods, but a metric may scale it up.
             Err(_) if rules.may_be_zero() && scale.spec_replicas == 0 => Ok(0),
-            counted => counted,
+            counted => counted.clone(),
         };
-        let context = FetchContext {
-            namespace: &key.namespace,
-            now: self.clock.now(),
-            last_reconcile: state.last_reconcile,
-        };
-        if let Some(recommender) = &filled.recommender {
+        if let Some(recommender) = &spec.recommender {
             let value = match ready_pods {
                 // As in upstream, the recommender is not called if no pod is ready.
                 Err(why) => Err(MetricError::PodsNotReady(why)),
                 Ok(ready_pods) => {
                     let recommend_context = RecommendContext {
-                        namespace: &key.namespace,
-                        cluster: &self.autoscaler.config.cluster,
+                        namespace: context.namespace,
+                        cluster: &autoscaler.config.cluster,
                         scale,
                         ready_pods,
                     };
-                    let request = recommender_request(filled, recommender, &recommend_context);
-                    self.autoscaler.metrics_client.fetch_one(&context, &request).await
+                    let request = recommender_request(spec, recommender, &recommend_context);
+                    autoscaler.metrics_client.fetch_one(&context, &request).await
                 }
             };
             return vec![recommender_input(recommender, rules, value)];
         }
         let builder = MetricRequestBuilder {
-            annotations: state.object.annotations(),
-            compat: self.settings.compat,
-            has_prometheus: self.autoscaler.metrics_client.has_prometheus(),
+            annotations: self.annotations,
+            compat: autoscaler.config.compat,
+            has_prometheus: autoscaler.metrics_client.has_prometheus(),
             ready_pods: &ready_pods,
         };
-        let metrics = filled.metrics.iter().filter_map(|metric| builder.build(metric));
+        let metrics = spec.metrics.iter().filter_map(|metric| builder.build(metric));
         let (named, requests): (Vec<_>, Vec<_>) =
             metrics.map(|metric| ((metric.kind, metric.block), metric.request)).unzip();
-        let values = self.autoscaler.metrics_client.fetch(&context, &requests).await;
+        let values = autoscaler.metrics_client.fetch(&context, &requests).await;
         let metrics = named.into_iter().zip(values);
         metrics.map(|((kind, block), value)| metric_input(kind, block, rules, value)).collect()
     }

@@ -77,15 +77,13 @@ impl WpaMetricsSource for WatermarkObjectMetrics {
     }
 }
 
-impl WatermarkController {
-    /// Removes the series of recommenders that are no longer used.
-    pub(super) fn retain_recommender_series(&self) {
-        let objects = self.queue.objects();
-        let used: HashSet<String> = objects
-            .iter()
-            .filter_map(|object| object.spec.recommender.as_ref())
-            .map(|it| client_label(&it.url))
-            .collect();
-        self.autoscaler.metrics.calls.retain_clients(&used);
-    }
+/// Removes the series of recommenders that are no longer used.
+pub(super) fn retain_recommender_series(controller: &WatermarkController) {
+    let objects = controller.queue.objects();
+    let used: HashSet<String> = objects
+        .iter()
+        .filter_map(|object| object.spec.recommender.as_ref())
+        .map(|it| client_label(&it.url))
+        .collect();
+    controller.autoscaler.metrics.calls.retain_clients(&used);
 }

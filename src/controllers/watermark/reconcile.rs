@@ -1,279 +1,317 @@
-//! The reconcile of one object, from its spec to the update of the scale.
+//! The reconcile of one object, from its spec to a decision that is applied.
 
 use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt as _;
-use plimsoll_core::types::{ObjectKey, Time};
-use plimsoll_storage::WritePermit;
+use plimsoll_core::{
+    api::wpa::WatermarkPodAutoscalerSpec,
+    scaling::{Pod, STATUS_UPDATE_FAILED, Scale},
+    types::{ObjectKey, Time, compat::Compat},
+    watermark::{
+        DecisionInput, EffectiveSpec, EvaluationContext,
+        conditions::ConditionUpdate,
+        pending_scale::resolve_pending_scale,
+        spec::{has_defaults, target_name, with_defaults},
+        validation::{SpecError, validate},
+    },
+};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
     super::replicas::{
-        AutoscalerKind as _, ERROR_BACKOFF, ReconcileResult, Requeue, StatusChange, Write,
+        AutoscalerKind as _, ERROR_BACKOFF, ObservedScale, OwnershipRule, ReconcileResult, Requeue,
+        Scaling, StatusChange, matching_pods,
     },
     WatermarkController,
-    autoscaler::{ObjectState, WatermarkAutoscaler},
-    scaling_gates::Blocked,
+    autoscaler::{ObjectState, WatermarkAutoscaler, last_decision},
+    fetch_metrics::MetricFetcher,
+    finalizer,
+    scaling_gates::{Blocked, check_gates, read_options},
+    watermark_decision::WatermarkDecision,
 };
 use crate::{
     cluster::{
-        target::scale::ScaleReadError,
+        cache::selector::Selector,
+        metric_sources::metrics_client::FetchContext,
+        target::scale::{ScaleReadError, ScaleState},
         write::{ObjectPatchTarget, WriteError},
     },
     telemetry::ExportedState,
 };
-use plimsoll_core::{
-    api::wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
-    scaling::STATUS_UPDATE_FAILED,
-    types::compat::Compat,
-    watermark::{
-        conditions::ConditionUpdate,
-        spec::{has_defaults, with_defaults},
-        validation::validate,
-    },
-};
 
-/// Upstream's finalizer, which only cleans up metrics, but blocks deletion if no controller removes it.
-const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
 /// Delay of the next reconcile if the target does not exist.
 const NO_SCALE_BACKOFF: Duration = Duration::from_secs(10);
-/// Delay before the removal of a finalizer is retried, while the object is not being deleted.
-const FINALIZER_RETRY_INTERVAL: Duration = Duration::from_mins(10);
+/// If `true`, all pods that match the selector of the scale belong to the target, whatever their owners.
+const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
 
-impl WatermarkController {
-    /// Reconciles an object, from its spec to the update of the scale.
-    pub(super) async fn reconcile_object(
-        &self,
-        key: &ObjectKey,
-        state: &mut ObjectState,
-    ) -> ReconcileResult {
-        let now = self.clock.now();
-        if state.object.metadata.deletion_timestamp.is_some() {
-            return self.reconcile_deleted(state).await;
-        }
-        if self.settings.compat == Compat::Plimsoll
-            && state.own.finalizer_retry_at.is_none_or(|retry_at| retry_at <= now)
-        {
-            // The reconcile continues in any case: the finalizer only matters when the object is deleted.
-            let is_queued = self.remove_finalizer(state);
-            state.own.finalizer_retry_at = is_queued.then(|| now.later(FINALIZER_RETRY_INTERVAL));
-        }
-        let filled = with_defaults(&state.object.spec);
-        let mut exported = ExportedState::from_spec(&filled, state.exported.as_deref(), now);
-        exported.labels = self.exported_labels(state);
-        exported.dry_run |= self.autoscaler.config.dry_run.is_some();
-        if let Some(before) =
-            state.exported.as_deref().filter(|_| self.settings.compat == Compat::Plimsoll)
-        {
+/// Reconciles an object, from its spec to the update of the scale.
+pub(super) async fn reconcile(
+    controller: &WatermarkController,
+    key: &ObjectKey,
+    state: &mut ObjectState,
+) -> ReconcileResult {
+    let now = controller.clock.now();
+    if state.object.metadata.deletion_timestamp.is_some() {
+        return finalizer::reconcile_deleted(controller, state).await;
+    }
+    let config = &controller.autoscaler.config;
+    let spec = with_defaults(&state.object.spec);
+    let before = state.exported.as_deref();
+    let mut exported = ExportedState::from_spec(&spec, before, now);
+    exported.labels = exported_labels(&config.labels_as_tags, state);
+    exported.dry_run |= config.dry_run.is_some();
+    if config.compat == Compat::Plimsoll {
+        if let Some(before) = before {
             exported.advance_cooldown(before.reconciled_at);
         }
-        if self.settings.compat == Compat::Plimsoll {
-            exported.start_cooldown(&filled, &state.status());
-        }
-        let result = self.reconcile_target(key, state, &filled, &mut exported, now).await;
-        exported.set_conditions(&state.status());
-        state.last_reconcile = Some(self.clock.now());
-        state.exported = Some(std::sync::Arc::new(exported));
-        result
+        exported.start_cooldown(&spec, &state.status());
+        finalizer::queue_removal(controller, state, now);
     }
+    let mut reconcile = Reconcile { controller, key, state, spec, exported, now };
+    let result = reconcile.run().await;
+    let Reconcile { state, mut exported, .. } = reconcile;
+    exported.set_conditions(&state.status());
+    state.last_reconcile = Some(controller.clock.now());
+    state.exported = Some(Arc::new(exported));
+    result
+}
 
-    async fn reconcile_target(
-        &self,
-        key: &ObjectKey,
-        state: &mut ObjectState,
-        filled: &WatermarkPodAutoscalerSpec,
-        exported: &mut ExportedState,
-        now: Time,
-    ) -> ReconcileResult {
-        if self.settings.compat == Compat::Upstream
-            && self.autoscaler.config.dry_run.is_none()
-            && !has_defaults(&state.object.spec)
+/// Labels of the object that are exported by metrics.
+fn exported_labels(keys: &[String], state: &ObjectState) -> Vec<(String, String)> {
+    let labels = state.object.labels();
+    let keys = keys.iter();
+    keys.map(|key| (key.clone(), labels.get(key).cloned().unwrap_or_default())).collect()
+}
+
+/// The reconcile of an object that is not being deleted.
+struct Reconcile<'a> {
+    controller: &'a WatermarkController,
+    key: &'a ObjectKey,
+    state: &'a mut ObjectState,
+    /// The spec with its defaults.
+    spec: WatermarkPodAutoscalerSpec,
+    exported: ExportedState,
+    now: Time,
+}
+
+impl Reconcile<'_> {
+    async fn run(&mut self) -> ReconcileResult {
+        let Self { controller, key, now, .. } = *self;
+        let autoscaler = &controller.autoscaler;
+        let is_upstream = autoscaler.config.compat == Compat::Upstream;
+        if is_upstream
+            && autoscaler.config.dry_run.is_none()
+            && !has_defaults(&self.state.object.spec)
         {
-            return self.write_defaults(state, filled).await;
+            return self.write_defaults().await;
         }
-        if let Err(invalid) = validate(filled, &key.to_string()) {
-            let why = invalid.to_string();
-            let [inactive, _] = ConditionUpdate::unprocessed();
-            self.scales.cancel_scale(state);
-            let change = StatusChange::Conditions(vec![inactive, invalid.condition()]);
-            let is_written =
-                self.status.change_status(state, change, now, STATUS_UPDATE_FAILED, true).await;
-            if self.settings.compat == Compat::Plimsoll {
-                exported.clear_decision();
-            }
-            if state.active_warnings.iter().all(|(_, before)| *before != why) {
-                self.events.emit(state, true, "FailedSpecCheck", why.clone());
-            }
-            state.active_warnings = vec![("FailedSpecCheck", why)];
-            // Only a change of the object can fix this. Requeue only until the conditions are written.
-            if is_written || self.settings.compat == Compat::Upstream {
-                return ("invalid", Requeue::OnChange);
-            }
-            return ("error", Requeue::After(self.status.back_off(state, ERROR_BACKOFF)));
+        if let Err(invalid) = validate(&self.spec, &key.to_string()) {
+            return self.report_invalid(&invalid).await;
         }
-        self.read_options(state, filled, now).await;
+        read_options(controller, self.state, &self.spec, now).await;
         let started = Instant::now();
-        let blocked = self.check_gates(key, state, exported, now).await;
-        self.autoscaler.metrics.observe_step("gates", started.elapsed());
-        if let Some(Blocked { retry_after: pause, .. }) = &blocked
-            && self.settings.compat == Compat::Upstream
+        let blocked = check_gates(controller, key, self.state, &mut self.exported, now).await;
+        autoscaler.metrics.observe_step("gates", started.elapsed());
+        if let Some(Blocked { retry_after, .. }) = &blocked
+            && is_upstream
         {
-            return ("blocked", Requeue::After(*pause));
+            return ("blocked", Requeue::After(*retry_after));
         }
-        let target = self.workloads.target(&key.namespace, &filled.scale_target_ref);
+        let target = controller.workloads.target(&key.namespace, &self.spec.scale_target_ref);
         let started = Instant::now();
-        let scale = self.observe_scale(state, target).await;
-        self.autoscaler.metrics.observe_step("scale", started.elapsed());
+        // It is fetched while a change is pending, because the current scale shows whether it was made.
+        let (is_pending, version) = (self.state.has_pending_scale(), &mut self.state.scale_version);
+        let scale = controller.workloads.observe_scale(target, is_pending, version).await;
+        autoscaler.metrics.observe_step("scale", started.elapsed());
         let scale = match scale {
             Ok(scale) => scale,
-            Err(why) => return self.report_scale_error(state, exported, &why, now).await,
+            Err(why) => return self.report_scale_error(&why).await,
         };
-        let pause = blocked.as_ref().map(|blocked| blocked.retry_after);
-        let why = blocked.map(|blocked| blocked.reason);
-        let result = self.decide(key, state, filled, scale, why.as_deref(), exported, now).await;
-        match pause {
+        let result =
+            self.decide(scale, blocked.as_ref().map(|blocked| blocked.reason.as_str())).await;
+        match blocked {
             // Minimum and maximum replicas apply while blocked, so the next reconcile is not delayed.
-            Some(pause) => ("blocked", Requeue::After(pause.min(self.autoscaler.config.period))),
+            Some(blocked) => {
+                ("blocked", Requeue::After(blocked.retry_after.min(autoscaler.config.period)))
+            }
             None => result,
         }
     }
 
-    pub(super) async fn report_scale_error(
-        &self,
-        state: &mut ObjectState,
-        exported: &mut ExportedState,
-        why: &ScaleReadError,
-        now: Time,
-    ) -> ReconcileResult {
-        if self.settings.compat == Compat::Plimsoll {
-            exported.clear_limits();
+    /// Makes the decision from the current scale, and applies it.
+    async fn decide(&mut self, observed: ObservedScale, blocked: Option<&str>) -> ReconcileResult {
+        let Self { controller, key, now, .. } = *self;
+        let autoscaler = &controller.autoscaler;
+        let config = &autoscaler.config;
+        let fixes = config.fixes;
+        let mut rules = EffectiveSpec::from_spec(&self.spec).with_options(self.state.own.options);
+        rules.dry_run |= config.dry_run.is_some();
+        let readiness = rules.readiness_policy(target_name(&key.namespace, &self.spec), now, fixes);
+        let previous = last_decision(self.state);
+        let observed_at = Instant::now();
+        let values = observed.values();
+        let scale =
+            Scale { spec_replicas: values.spec_replicas, status_replicas: values.status_replicas };
+        let selector = values.selector.as_ref().map_or("", Selector::as_str).to_owned();
+        let started = Instant::now();
+        let pods = self.target_pods(values).await;
+        autoscaler.metrics.observe_step("pods", started.elapsed());
+        let mut metrics = Vec::new();
+        if blocked.is_none() {
+            let started = Instant::now();
+            let fetcher = MetricFetcher {
+                autoscaler,
+                spec: &self.spec,
+                annotations: self.state.object.annotations(),
+                rules: &rules,
+                scale,
+                ready_pods: readiness.ready_pods(&pods, scale),
+                context: FetchContext {
+                    namespace: &key.namespace,
+                    now: controller.clock.now(),
+                    last_reconcile: self.state.last_reconcile,
+                },
+            };
+            metrics = fetcher.fetch().await;
+            autoscaler.metrics.observe_step("metrics", started.elapsed());
         }
-        self.scales.cancel_scale(state);
+        let resolved_status = match config.compat {
+            Compat::Plimsoll => resolve_pending_scale(&self.state.status(), scale, &rules),
+            Compat::Upstream => self.state.status(),
+        };
+        let input = DecisionInput {
+            rules: &rules,
+            context: EvaluationContext {
+                rules: &rules,
+                readiness,
+                selector: &selector,
+                pods: &pods,
+                scale,
+                oldest_sample: config.max_metric_age.map(|age| now.earlier(age)),
+                fixes,
+            },
+            metrics: &metrics,
+            blocked_reason: blocked,
+            status: &resolved_status,
+            previous: &previous,
+            now,
+            fixes,
+        };
+        let decision = input.decide();
+        for row in &decision.metrics {
+            let result = row.result.as_ref().map(drop);
+            autoscaler.metrics.count_metric_result(row.kind.as_str(), result);
+        }
+        let record = Arc::new(decision.record.clone());
+        self.state.own.last_decision = Some(Arc::clone(&record));
+        self.state.failures = 0;
+        let is_dry_run = self.spec.dry_run;
+        let previous_desired = self.exported.desired_replicas;
+        self.exported.set_decision(record);
+        self.exported.set_limits(&decision, fixes);
+        if decision.change.is_some() && !is_dry_run && config.dry_run.is_none() {
+            // Until the change is made.
+            self.exported.desired_replicas = previous_desired;
+        }
+        let outcome = if decision.proposal.is_ok() { "decided" } else { "held" };
+        let started = Instant::now();
+        let decision = WatermarkDecision {
+            spec: self.spec.clone(),
+            namespace: key.namespace.to_string(),
+            decision,
+            resolved_status,
+            compat: config.compat,
+            skips_idle_events: config.skips_idle_events,
+            fixes,
+        };
+        let target = &self.spec.scale_target_ref;
+        let scaling = Scaling { target, observed, observed_at, is_dry_run };
+        controller.scales.apply_decision(self.state, &mut self.exported, decision, scaling, now).await;
+        autoscaler.metrics.observe_step("write", started.elapsed());
+        (outcome, Requeue::Periodic)
+    }
+
+    /// The pods that match the scale's selector, with whether the target owns them.
+    async fn target_pods(&self, scale: &ScaleState) -> Vec<Pod> {
+        let skips_owner_check =
+            self.state.object.annotations().get(SKIP_OWNER_CHECK).is_some_and(|it| it == "true");
+        let ownership_rule = match self.controller.settings.compat {
+            _ if skips_owner_check => OwnershipRule::Selector,
+            Compat::Upstream => OwnershipRule::OwnerName,
+            Compat::Plimsoll => OwnershipRule::OwnerChain,
+        };
+        let target = &self.spec.scale_target_ref;
+        let workloads = &self.controller.workloads;
+        matching_pods(workloads, &self.key.namespace, target, scale, ownership_rule).await
+    }
+
+    async fn report_invalid(&mut self, invalid: &SpecError) -> ReconcileResult {
+        let Self { controller, now, .. } = *self;
+        let is_upstream = controller.settings.compat == Compat::Upstream;
+        let why = invalid.to_string();
+        let [inactive, _] = ConditionUpdate::unprocessed();
+        controller.scales.cancel_scale(self.state);
+        let change = StatusChange::Conditions(vec![inactive, invalid.condition()]);
+        let is_written =
+            controller.status.change_status(self.state, change, now, STATUS_UPDATE_FAILED, true).await;
+        if !is_upstream {
+            self.exported.clear_decision();
+        }
+        if self.state.active_warnings.iter().all(|(_, before)| *before != why) {
+            controller.events.emit(self.state, true, "FailedSpecCheck", why.clone());
+        }
+        self.state.active_warnings = vec![("FailedSpecCheck", why)];
+        // Only a change of the object can fix this. Requeue only until the conditions are written.
+        if is_written || is_upstream {
+            return ("invalid", Requeue::OnChange);
+        }
+        ("error", Requeue::After(controller.status.back_off(self.state, ERROR_BACKOFF)))
+    }
+
+    async fn report_scale_error(&mut self, why: &ScaleReadError) -> ReconcileResult {
+        let Self { controller, now, .. } = *self;
+        let is_upstream = controller.settings.compat == Compat::Upstream;
+        if !is_upstream {
+            self.exported.clear_limits();
+        }
+        controller.scales.cancel_scale(self.state);
         let text = why.to_string();
         let updates = ConditionUpdate::unprocessed().to_vec();
-        self.status.write_conditions(state, updates, now).await;
-        let is_new = state.active_warnings.iter().all(|(_, before)| *before != text);
-        if is_new || self.settings.compat == Compat::Upstream {
-            self.events.emit(state, true, "FailedProcessWPA", text.clone());
+        controller.status.write_conditions(self.state, updates, now).await;
+        let is_new = self.state.active_warnings.iter().all(|(_, before)| *before != text);
+        if is_new || is_upstream {
+            controller.events.emit(self.state, true, "FailedProcessWPA", text.clone());
         }
-        state.active_warnings = vec![("FailedProcessWPA", text)];
+        self.state.active_warnings = vec![("FailedProcessWPA", text)];
         let delay = match why {
             ScaleReadError::NotFound(_) => NO_SCALE_BACKOFF,
             // Upstream compares the error text, which is the same for both.
-            ScaleReadError::Unavailable(_) if self.settings.compat == Compat::Upstream => {
-                NO_SCALE_BACKOFF
-            }
+            ScaleReadError::Unavailable(_) if is_upstream => NO_SCALE_BACKOFF,
             _ => ERROR_BACKOFF,
         };
-        if self.settings.compat == Compat::Upstream {
+        if is_upstream {
             return ("error", Requeue::After(delay));
         }
-        ("error", Requeue::After(self.status.back_off(state, delay)))
-    }
-
-    /// Reconciles an object that is being deleted: removes the finalizer.
-    async fn reconcile_deleted(&self, state: &mut ObjectState) -> ReconcileResult {
-        state.exported = None;
-        self.scales.cancel_scale(state);
-        if self.settings.compat == Compat::Plimsoll {
-            self.remove_finalizer(state);
-            return ("gone", Requeue::OnChange);
-        }
-        if !self.has_finalizer(state) {
-            return ("gone", Requeue::OnChange);
-        }
-        let result = self.send_finalizer_removal(&state.object, &self.permit).await;
-        match self.complete_finalizer_removal(state, &result) {
-            None => ("gone", Requeue::OnChange),
-            Some(_) => ("error", Requeue::After(ERROR_BACKOFF)),
-        }
-    }
-
-    fn has_finalizer(&self, state: &ObjectState) -> bool {
-        self.autoscaler.config.dry_run.is_none()
-            && state.object.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
-    }
-
-    /// Removes upstream's finalizer: metrics of deleted objects end without it, and it must not block deletion. Returns
-    /// whether there is one.
-    fn remove_finalizer(&self, state: &ObjectState) -> bool {
-        let has_finalizer = self.has_finalizer(state);
-        if has_finalizer {
-            self.status.writes.put(&state.key(), Write::Metadata(Arc::clone(&state.object)));
-        }
-        has_finalizer
-    }
-
-    /// Removes upstream's finalizer. Returns the new object, or `None` if it is gone.
-    pub(super) async fn send_finalizer_removal(
-        &self,
-        object: &WatermarkPodAutoscaler,
-        permit: &dyn WritePermit,
-    ) -> Result<Option<Arc<WatermarkPodAutoscaler>>, WriteError> {
-        let others: Vec<&String> =
-            object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
-        let body = json!({"metadata": {"finalizers": others}});
-        let context = self.status.write_context(permit);
-        match context.patch_object(object, ObjectPatchTarget::Object, body).await {
-            Ok(stored) => Ok(Some(WatermarkAutoscaler::trimmed(stored))),
-            Err(WriteError::NotFound) => Ok(None),
-            Err(why) => Err(why),
-        }
-    }
-
-    /// Applies the result of the removal of the finalizer. Returns when the object is due if it failed.
-    pub(super) fn complete_finalizer_removal(
-        &self,
-        state: &mut ObjectState,
-        result: &Result<Option<Arc<WatermarkPodAutoscaler>>, WriteError>,
-    ) -> Option<Time> {
-        match result {
-            Ok(stored) => {
-                if let Some(stored) = stored
-                    && stored.metadata.uid == state.object.metadata.uid
-                {
-                    state.accept_stored(stored);
-                }
-                state.own.finalizer_retry_at = None;
-                None
-            }
-            Err(why) => {
-                self.status.report_write_failure(state, why, STATUS_UPDATE_FAILED);
-                if matches!(why, WriteError::Conflict(_)) {
-                    // The object has changed: the next reconcile tries again.
-                    state.own.finalizer_retry_at = None;
-                }
-                let is_deleted = state.object.metadata.deletion_timestamp.is_some();
-                is_deleted
-                    .then(|| self.clock.now().later(self.status.back_off(state, ERROR_BACKOFF)))
-            }
-        }
+        ("error", Requeue::After(controller.status.back_off(self.state, delay)))
     }
 
     /// Writes the defaults into the spec, as upstream does.
-    async fn write_defaults(
-        &self,
-        state: &mut ObjectState,
-        filled: &WatermarkPodAutoscalerSpec,
-    ) -> ReconcileResult {
-        let Ok(spec) = serde_json::to_value(filled) else { return ("error", Requeue::Periodic) };
-        let (context, body) = (self.status.write_context(&self.permit), json!({ "spec": spec }));
-        match context.patch_object(&*state.object, ObjectPatchTarget::Object, body).await {
-            Ok(stored) => state.object = WatermarkAutoscaler::trimmed(stored),
+    async fn write_defaults(&mut self) -> ReconcileResult {
+        let Self { controller, .. } = *self;
+        let Ok(spec) = serde_json::to_value(&self.spec) else {
+            return ("error", Requeue::Periodic);
+        };
+        let (context, body) = (controller.status.write_context(&controller.permit), json!({"spec": spec}));
+        let object = &*self.state.object;
+        match context.patch_object(object, ObjectPatchTarget::Object, body).await {
+            Ok(stored) => self.state.object = WatermarkAutoscaler::trimmed(stored),
             Err(WriteError::NotFound) => {}
             Err(why) => {
-                self.status.report_write_failure(state, &why, STATUS_UPDATE_FAILED);
+                controller.status.report_write_failure(self.state, &why, STATUS_UPDATE_FAILED);
                 return ("error", Requeue::After(ERROR_BACKOFF));
             }
         }
         ("defaulted", Requeue::After(Duration::ZERO))
-    }
-
-    /// Labels of the object that are exported by metrics.
-    fn exported_labels(&self, state: &ObjectState) -> Vec<(String, String)> {
-        let labels = state.object.labels();
-        let keys = self.autoscaler.config.labels_as_tags.iter();
-        keys.map(|key| (key.clone(), labels.get(key).cloned().unwrap_or_default())).collect()
     }
 }

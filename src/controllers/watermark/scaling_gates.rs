@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 use plimsoll_core::types::{ObjectKey, Time};
-use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
-use super::{WatermarkController, autoscaler::ObjectState};
+use super::{
+    WatermarkController,
+    autoscaler::{ObjectState, WatermarkAutoscaler},
+};
 use crate::{
     cluster::metric_sources::metrics_client::FetchContext,
     telemetry::{ExportedMonitor, ExportedState},
 };
+use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 use plimsoll_core::{
     api::{
         annotations::{HOLD_WHILE, InvalidAnnotation, MONITOR},
-        wpa::WatermarkPodAutoscalerSpec,
+        wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
     },
     scaling::{MetricError, MetricRequest, MetricValue},
     types::compat::Compat,
@@ -34,178 +37,172 @@ pub(super) struct Blocked {
     pub retry_after: Duration,
 }
 
-impl WatermarkController {
-    /// Reads the options from the annotations, and reports invalid annotations and other warnings as conditions.
-    pub(super) async fn read_options(
-        &self,
-        state: &mut ObjectState,
-        filled: &WatermarkPodAutoscalerSpec,
-        now: Time,
+/// Reads the options from the annotations, and reports invalid annotations and other warnings as conditions.
+pub(super) async fn read_options(
+    controller: &WatermarkController,
+    state: &mut ObjectState,
+    filled: &WatermarkPodAutoscalerSpec,
+    now: Time,
+) {
+    let autoscaler = &controller.autoscaler;
+    if autoscaler.config.compat == Compat::Upstream {
+        return;
+    }
+    let (options, invalid) = read_annotations(state.object.annotations(), autoscaler.config.period);
+    state.own.options = options;
+    let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
+    let mut warning_messages = warnings::collect(filled, &state.own.options);
+    warning_messages.extend(unconfirmed_alert(autoscaler, &state.object));
+    let before = state.status();
+    let mut updates = Vec::new();
+    for (condition_type, messages, reason, ok_message) in [
+        (ConditionType::AnnotationsIgnored, invalid, "BadValue", "all annotations are valid"),
+        (ConditionType::SpecDoubtful, warning_messages, "LooksWrong", "no warnings"),
+    ] {
+        let exists =
+            before.conditions.iter().any(|condition| condition.kind == condition_type.name());
+        if !messages.is_empty() {
+            updates.push(ConditionUpdate::new(condition_type, true, reason, messages.join("; ")));
+        } else if exists {
+            updates.push(ConditionUpdate::new(condition_type, false, "AllUnderstood", ok_message));
+        }
+    }
+    if !updates.is_empty() {
+        controller.status.write_conditions(state, updates, now).await;
+    }
+}
+
+/// Checks the gates of the object, if it has any.
+pub(super) async fn check_gates(
+    controller: &WatermarkController,
+    key: &ObjectKey,
+    state: &mut ObjectState,
+    exported: &mut ExportedState,
+    now: Time,
+) -> Option<Blocked> {
+    let is_upstream = controller.settings.compat == Compat::Upstream;
+    let mut updates = Vec::new();
+    let mut blocked = None;
+    let monitor = check_monitor(controller, key, state, exported).await;
+    let alert = check_alert(&controller.autoscaler, state, now).await;
+    for result in [monitor, alert].into_iter().flatten() {
+        // A gate that blocks determines the condition.
+        if blocked.is_none() {
+            updates = vec![result.condition];
+            blocked = result.blocked;
+        }
+    }
+    // Upstream keeps the condition true after the gate was removed, which misleads alerts that use it.
+    if updates.is_empty()
+        && !is_upstream
+        && condition_since(&state.status(), ConditionType::ScalingBlocked).holds
+    {
+        updates.push(monitor_gate::unblocked());
+    }
+    if blocked.is_some() && is_upstream {
+        let [inactive, _] = ConditionUpdate::unprocessed();
+        updates.insert(0, inactive);
+    }
+    if !updates.is_empty() {
+        controller.status.write_conditions(state, updates, now).await;
+    }
+    blocked.map(|(why, pause)| Blocked { reason: why, retry_after: pause })
+}
+
+async fn check_monitor(
+    controller: &WatermarkController,
+    key: &ObjectKey,
+    state: &mut ObjectState,
+    exported: &mut ExportedState,
+) -> Option<GateResult> {
+    exported.monitor = None;
+    let annotations = state.object.annotations();
+    match monitor_gate::is_enabled(
+        annotations.get(monitor_gate::ENABLED_ANNOTATION).map(String::as_str),
     ) {
-        if self.settings.compat == Compat::Upstream {
-            return;
-        }
-        let (options, invalid) =
-            read_annotations(state.object.annotations(), self.autoscaler.config.period);
-        state.own.options = options;
-        let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
-        let mut warning_messages = warnings::collect(filled, &state.own.options);
-        warning_messages.extend(self.unconfirmed_alert(state));
-        let before = state.status();
-        let mut updates = Vec::new();
-        for (condition_type, messages, reason, ok_message) in [
-            (ConditionType::AnnotationsIgnored, invalid, "BadValue", "all annotations are valid"),
-            (ConditionType::SpecDoubtful, warning_messages, "LooksWrong", "no warnings"),
-        ] {
-            let exists =
-                before.conditions.iter().any(|condition| condition.kind == condition_type.name());
-            if !messages.is_empty() {
-                updates.push(ConditionUpdate::new(
-                    condition_type,
-                    true,
-                    reason,
-                    messages.join("; "),
-                ));
-            } else if exists {
-                updates.push(ConditionUpdate::new(
-                    condition_type,
-                    false,
-                    "AllUnderstood",
-                    ok_message,
-                ));
-            }
-        }
-        if !updates.is_empty() {
-            self.status.write_conditions(state, updates, now).await;
-        }
+        Ok(false) => return None,
+        Ok(true) => {}
+        Err(condition) => return Some(GateResult { condition, blocked: None }),
     }
+    let named = MONITOR.read(annotations, monitor_name).ok().flatten();
+    let named = named.filter(|_| controller.settings.compat == Compat::Plimsoll);
+    let name = named.unwrap_or_else(|| key.name.to_string());
+    let timeout = controller.settings.request_timeout;
+    let found = read_monitor(&controller.client, timeout, &key.namespace, &name).await;
+    let qualified_name = format!("{}/{name}", key.namespace);
+    let result = monitor_gate::evaluate_monitor(
+        &qualified_name,
+        &found,
+        state.own.options.unknown_gate_is_open,
+    );
+    let was_unread = state.own.has_unread_monitor;
+    state.own.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
+    if let Monitor::Unreadable(why) = &found
+        && (!was_unread || controller.settings.compat == Compat::Upstream)
+    {
+        controller.events.emit(state, true, "FailedGetDatadogMonitor", why.clone());
+    }
+    exported.monitor = Some(ExportedMonitor { name, blocks: result.blocked.is_some() });
+    Some(result)
+}
 
-    /// Checks the gates of the object, if it has any.
-    pub(super) async fn check_gates(
-        &self,
-        key: &ObjectKey,
-        state: &mut ObjectState,
-        exported: &mut ExportedState,
-        now: Time,
-    ) -> Option<Blocked> {
-        let mut updates = Vec::new();
-        let mut blocked = None;
-        for result in
-            [self.check_monitor(key, state, exported).await, self.check_alert(state, now).await]
-        {
-            let Some(result) = result else { continue };
-            // A gate that blocks determines the condition.
-            if blocked.is_none() {
-                updates = vec![result.condition];
-                blocked = result.blocked;
-            }
-        }
-        // Upstream keeps the condition true after the gate was removed, which misleads alerts that use it.
-        if updates.is_empty()
-            && self.settings.compat == Compat::Plimsoll
-            && condition_since(&state.status(), ConditionType::ScalingBlocked).holds
-        {
-            updates.push(monitor_gate::unblocked());
-        }
-        if blocked.is_some() && self.settings.compat == Compat::Upstream {
-            let [inactive, _] = ConditionUpdate::unprocessed();
-            updates.insert(0, inactive);
-        }
-        if !updates.is_empty() {
-            self.status.write_conditions(state, updates, now).await;
-        }
-        blocked.map(|(why, pause)| Blocked { reason: why, retry_after: pause })
+async fn read_monitor(client: &Client, timeout: Duration, namespace: &str, name: &str) -> Monitor {
+    let path =
+        format!("/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/datadogmonitors/{name}");
+    let Ok(request) = http::Request::get(path).body(Vec::new()) else {
+        return Monitor::Unreadable("invalid DatadogMonitor name".to_owned());
+    };
+    let response = client.request::<serde_json::Value>(request);
+    match tokio::time::timeout(timeout, response).await {
+        Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
+            Some(state) => Monitor::State(state.to_owned()),
+            None => Monitor::NoState,
+        },
+        Ok(Err(kube::Error::Api(status))) => Monitor::Unreadable(status.message.clone()),
+        Ok(Err(why)) => Monitor::Unreadable(why.to_string()),
+        Err(_) => Monitor::Unreadable("timed out reading the DatadogMonitor".to_owned()),
     }
+}
 
-    async fn check_monitor(
-        &self,
-        key: &ObjectKey,
-        state: &mut ObjectState,
-        exported: &mut ExportedState,
-    ) -> Option<GateResult> {
-        exported.monitor = None;
-        let annotations = state.object.annotations();
-        match monitor_gate::is_enabled(
-            annotations.get(monitor_gate::ENABLED_ANNOTATION).map(String::as_str),
-        ) {
-            Ok(false) => return None,
-            Ok(true) => {}
-            Err(condition) => return Some(GateResult { condition, blocked: None }),
-        }
-        let named = MONITOR.read(annotations, monitor_name).ok().flatten();
-        let named = named.filter(|_| self.settings.compat == Compat::Plimsoll);
-        let name = named.unwrap_or_else(|| key.name.to_string());
-        let found = self.read_monitor(&key.namespace, &name).await;
-        let qualified_name = format!("{}/{name}", key.namespace);
-        let result = monitor_gate::evaluate_monitor(
-            &qualified_name,
-            &found,
-            state.own.options.unknown_gate_is_open,
-        );
-        let was_unread = state.own.has_unread_monitor;
-        state.own.has_unread_monitor = matches!(found, Monitor::Unreadable(_));
-        if let Monitor::Unreadable(why) = &found
-            && (!was_unread || self.settings.compat == Compat::Upstream)
-        {
-            self.events.emit(state, true, "FailedGetDatadogMonitor", why.clone());
-        }
-        exported.monitor = Some(ExportedMonitor { name, blocks: result.blocked.is_some() });
-        Some(result)
-    }
+/// A warning about an alert that may never block scaling. If queries are restricted to the namespace, only an alert with
+/// the namespace label blocks. A matcher on that label confirms that the alert has it.
+fn unconfirmed_alert(
+    autoscaler: &WatermarkAutoscaler,
+    object: &WatermarkPodAutoscaler,
+) -> Option<String> {
+    let annotations = object.annotations();
+    let query = HOLD_WHILE.read(annotations, alert_query).ok().flatten()?;
+    let namespace = object.namespace().unwrap_or_default();
+    let tenant = autoscaler.config.prometheus.scope.matcher(&namespace)?;
+    let has_prometheus = autoscaler.metrics_client.has_prometheus();
+    let has_matcher = !has_prometheus || Query::every_selector_has_label(&query, tenant.label());
+    (!has_matcher).then(|| {
+        format!(
+            "annotation {}: only an alert with the label {tenant} blocks scaling, because queries of this namespace \
+             read no other series; append {{{tenant}}} to its name if it has that label",
+            HOLD_WHILE.name
+        )
+    })
+}
 
-    async fn read_monitor(&self, namespace: &str, name: &str) -> Monitor {
-        let path =
-            format!("/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/datadogmonitors/{name}");
-        let Ok(request) = http::Request::get(path).body(Vec::new()) else {
-            return Monitor::Unreadable("invalid DatadogMonitor name".to_owned());
-        };
-        let response = self.client.request::<serde_json::Value>(request);
-        match tokio::time::timeout(self.autoscaler.config.request_timeout, response).await {
-            Ok(Ok(found)) => match found["status"]["monitorState"].as_str() {
-                Some(state) => Monitor::State(state.to_owned()),
-                None => Monitor::NoState,
-            },
-            Ok(Err(kube::Error::Api(status))) => Monitor::Unreadable(status.message.clone()),
-            Ok(Err(why)) => Monitor::Unreadable(why.to_string()),
-            Err(_) => Monitor::Unreadable("timed out reading the DatadogMonitor".to_owned()),
-        }
+async fn check_alert(
+    autoscaler: &WatermarkAutoscaler,
+    state: &ObjectState,
+    now: Time,
+) -> Option<GateResult> {
+    if autoscaler.config.compat == Compat::Upstream {
+        return None;
     }
-
-    /// A warning about an alert that may never block scaling. If queries are restricted to the namespace, only an alert with
-    /// the namespace label blocks. A matcher on that label confirms that the alert has it.
-    fn unconfirmed_alert(&self, state: &ObjectState) -> Option<String> {
-        let annotations = state.object.annotations();
-        let query = HOLD_WHILE.read(annotations, alert_query).ok().flatten()?;
-        let namespace = state.object.namespace().unwrap_or_default();
-        let config = &self.autoscaler.config;
-        let tenant = config.prometheus.scope.matcher(&namespace)?;
-        let has_prometheus = self.autoscaler.metrics_client.has_prometheus();
-        let has_matcher =
-            !has_prometheus || Query::every_selector_has_label(&query, tenant.label());
-        (!has_matcher).then(|| {
-            format!(
-                "annotation {}: only an alert with the label {tenant} blocks scaling, because queries of this namespace \
-                 read no other series; append {{{tenant}}} to its name if it has that label",
-                HOLD_WHILE.name
-            )
-        })
-    }
-
-    async fn check_alert(&self, state: &ObjectState, now: Time) -> Option<GateResult> {
-        if self.settings.compat == Compat::Upstream {
-            return None;
-        }
-        let query = HOLD_WHILE.read(state.object.annotations(), alert_query).ok().flatten()?;
-        let name = state.object.annotations().get(HOLD_WHILE.name)?.trim();
-        let namespace = state.object.namespace().unwrap_or_default();
-        let last_reconcile = state.last_reconcile;
-        let context = FetchContext { namespace: &namespace, now, last_reconcile };
-        let request = MetricRequest::PromQl { query };
-        let alert = alert_state(self.autoscaler.metrics_client.fetch_one(&context, &request).await);
-        let opens_if_unknown = state.own.options.unknown_gate_is_open;
-        let period = self.settings.period;
-        Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, period))
-    }
+    let query = HOLD_WHILE.read(state.object.annotations(), alert_query).ok().flatten()?;
+    let name = state.object.annotations().get(HOLD_WHILE.name)?.trim();
+    let namespace = state.object.namespace().unwrap_or_default();
+    let last_reconcile = state.last_reconcile;
+    let context = FetchContext { namespace: &namespace, now, last_reconcile };
+    let request = MetricRequest::PromQl { query };
+    let alert = alert_state(autoscaler.metrics_client.fetch_one(&context, &request).await);
+    let opens_if_unknown = state.own.options.unknown_gate_is_open;
+    let period = autoscaler.config.period;
+    Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, period))
 }
 
 /// Converts the result of the query for firing alerts. A failed query does not count as not firing.

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     api::{
-        scale_decision::ScaleDecision,
+        scale_decision::ScaleDecisionStatus,
         wpa::{MetricStatus, WatermarkPodAutoscalerStatus},
     },
     types::quantity::Quantity,
@@ -30,7 +30,7 @@ pub(super) fn without_values(
         // Messages of conditions contain values and pod counts.
         condition.message.clear();
     }
-    status.decision = status.decision.take().map(ScaleDecision::without_values);
+    status.decision = status.decision.take().map(ScaleDecisionStatus::without_values);
     status.last_condition_type.clear();
     status.last_condition_state.clear();
     status

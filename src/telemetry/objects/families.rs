@@ -115,7 +115,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
         .unit(AMOUNT_UNIT)
         .absent("there are no usage samples, or the metric is not available"))
         .vpa(VpaSeries::Container(|row| row.recommendation.peak))
-        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.value? / 1000.0))),
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|metric| Some(metric.counted_value()? / 1000.0))),
     ObjectFamily::new(per_container_or_metric(
             "plimsoll_low",
             "The lower threshold. Of a VPA: the lower bound, below which a request is raised. Of a WPA: the low watermark, below which replicas are removed.",
@@ -123,7 +123,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
         .unit(AMOUNT_UNIT)
         .absent("the container has no recommendation, or the metric has no watermark"))
         .vpa(VpaSeries::Container(|row| Some(row.recommendation.lower)))
-        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.watermarks?.0 as f64 / 1000.0))),
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|metric| Some(metric.bounds?.low as f64 / 1000.0))),
     ObjectFamily::new(per_container_or_metric(
             "plimsoll_high",
             "The upper threshold. Of a VPA: the upper bound, above which a request is lowered. Of a WPA: the high watermark, above which replicas are added.",
@@ -131,7 +131,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
         .unit(AMOUNT_UNIT)
         .absent("the container has no recommendation, or the metric has no watermark"))
         .vpa(VpaSeries::Container(|row| Some(row.recommendation.upper)))
-        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| Some(row.watermarks?.1 as f64 / 1000.0))),
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|metric| Some(metric.bounds?.high as f64 / 1000.0))),
     ObjectFamily::new(gauge(
             "plimsoll_tolerance",
             "Tolerance around the watermarks of a WPA: replicas are added above high * (1 + this), and removed below low * (1 - this).",
@@ -148,7 +148,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 19] = [
         .unit("cores or bytes; of a WPA replicas")
         .absent("the container has no recommendation, or the metric is not available"))
         .vpa(VpaSeries::Container(|row| Some(row.recommendation.uncapped)))
-        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|row| row.proposal.map(f64::from))),
+        .wpa(WPA_METRIC_LABELS, WpaSeries::Metric(|metric| metric.proposal.map(f64::from))),
     ObjectFamily::new(per_wpa(
             "plimsoll_effective",
             "The replicas of the last decision of a WPA, after all limits, including in dry-run mode.",

@@ -1,33 +1,19 @@
-//! The exported state of an object: taken from its last decision and exported by metrics until the next one. Series of
-//! objects are rendered from it.
+//! The exported state of an object: its last decision, and what is known besides. Series of objects are rendered from it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
-    scaling::MetricError,
+    scaling::{MetricDecision, MetricError, Restriction, ScaleDecision},
     types::{
         ObjectKey, Time,
         compat::{Fix, Fixes},
     },
     watermark::{
-        Decision, EffectiveSpec, ProposalError, Restriction, ScaleDirection,
+        Decision, EffectiveSpec, ProposalError, ScaleDirection,
         conditions::{ConditionType, condition_since, from_timestamp},
     },
 };
-
-/// A metric source as exported.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ExportedSource {
-    /// Name of the metric, for labels.
-    pub label: String,
-    /// The value that was compared with the watermarks, in thousandths.
-    pub value: Option<f64>,
-    /// Low and high watermark, in thousandths.
-    pub watermarks: Option<(i64, i64)>,
-    /// The proposed replicas.
-    pub proposal: Option<i32>,
-}
 
 /// A DatadogMonitor that gates scaling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +55,8 @@ pub struct ExportedState {
     pub labels: Vec<(String, String)>,
     /// The monitor that gates scaling, if there is one.
     pub monitor: Option<ExportedMonitor>,
-    /// The metric sources.
-    pub sources: Vec<ExportedSource>,
-    /// Why the target does not have the replicas that its metrics propose.
-    pub restrictions: Vec<Restriction>,
+    /// The decision of the last reconcile, if it made one.
+    pub decision: Option<Arc<ScaleDecision>>,
     /// When the object was last reconciled.
     pub reconciled_at: Time,
     /// When one of its metric sources last had a value.
@@ -128,8 +112,7 @@ impl ExportedState {
             bounds: (rules.limits.min, rules.limits.max),
             tolerance: rules.tolerance,
             reconciled_at: now,
-            restrictions: Vec::new(),
-            sources: Vec::new(),
+            decision: None,
             ..before.cloned().unwrap_or_default()
         }
     }
@@ -185,27 +168,17 @@ impl ExportedState {
         self.conditions = labelled.collect();
     }
 
-    /// Updates the state from a decision.
-    pub fn set_decision(&mut self, decision: &Decision, rules: &EffectiveSpec, fixes: Fixes) {
-        self.restrictions = decision.restrictions(rules);
-        if decision.metrics.iter().any(|row| row.result.is_ok()) {
+    /// Sets the decision.
+    pub fn set_decision(&mut self, decision: Arc<ScaleDecision>) {
+        if decision.metrics.iter().any(|metric| metric.unknown.is_none()) {
             self.last_value_at = Some(self.reconciled_at);
         }
-        self.sources = decision
-            .metrics
-            .iter()
-            .map(|row| {
-                let evaluation = row.result.as_ref().ok();
-                ExportedSource {
-                    label: row.label.clone(),
-                    value: evaluation
-                        .filter(|evaluation| !evaluation.is_ignored_zero)
-                        .map(|evaluation| evaluation.proposal.value),
-                    watermarks: row.band.map(|band| (band.low, band.high)),
-                    proposal: evaluation.map(|evaluation| evaluation.proposal.replicas),
-                }
-            })
-            .collect();
+        self.desired_replicas = decision.desired.or(self.desired_replicas);
+        self.decision = Some(decision);
+    }
+
+    /// Updates what only upstream's families export of a decision.
+    pub fn set_limits(&mut self, decision: &Decision, fixes: Fixes) {
         match &decision.proposal {
             Ok(_) => {
                 let exports_bounds = fixes.has(Fix::CappingIsShownRight);
@@ -222,9 +195,16 @@ impl ExportedState {
         if let Some(remaining) = decision.cooldown.and_then(|cooldown| cooldown.remaining) {
             self.cooldown_seconds = Some((remaining.up, remaining.down));
         }
-        if decision.proposal.is_ok() || decision.change.is_some() {
-            self.desired_replicas = Some(decision.desired);
-        }
+    }
+
+    /// The metrics of the decision.
+    fn metrics(&self) -> &[MetricDecision] {
+        self.decision.as_ref().map_or(&[], |decision| decision.metrics.as_slice())
+    }
+
+    /// Why the target does not have the replicas that its metrics propose.
+    pub fn restrictions(&self) -> &[Restriction] {
+        self.decision.as_ref().map_or(&[], |decision| decision.restrictions.as_slice())
     }
 
     pub(in crate::telemetry) fn staleness_seconds(&self, now: Time) -> Option<f64> {
@@ -233,7 +213,7 @@ impl ExportedState {
 
     /// The active restrictions, one bit for each.
     pub(super) fn restriction_bits(&self) -> u64 {
-        self.restrictions.iter().fold(0, |bits, restriction| bits | 1 << *restriction as u64)
+        self.restrictions().iter().fold(0, |bits, restriction| bits | 1 << *restriction as u64)
     }
 
     pub(super) fn label(&self, key: &str) -> Option<&str> {
@@ -269,20 +249,20 @@ impl ExportedState {
     }
 
     /// The metrics, but of those with the same name only the last: upstream's series distinguish them by name only.
-    pub(super) fn last_source_by_name(&self) -> impl Iterator<Item = &ExportedSource> {
-        let indexed = || self.sources.iter().enumerate();
+    pub(super) fn last_metric_by_name(&self) -> impl Iterator<Item = &MetricDecision> {
+        let indexed = self.metrics().iter().enumerate();
         let last: HashMap<&str, usize> =
-            indexed().map(|(index, source)| (&*source.label, index)).collect();
-        indexed().filter(move |(index, source)| last[&*source.label] == *index).map(|(_, it)| it)
+            indexed.clone().map(|(index, metric)| (&*metric.label, index)).collect();
+        indexed.filter(move |(index, metric)| last[&*metric.label] == *index).map(|(_, it)| it)
     }
 
     /// The metrics, each with the number of preceding ones with the same name.
-    pub(super) fn numbered_sources(&self) -> impl Iterator<Item = (usize, &ExportedSource)> {
-        let mut counts: HashMap<&str, usize> = HashMap::with_capacity(self.sources.len());
-        self.sources.iter().map(move |source| {
-            let count = counts.entry(&source.label).or_default();
+    pub(super) fn numbered_metrics(&self) -> impl Iterator<Item = (usize, &MetricDecision)> {
+        let mut counts: HashMap<&str, usize> = HashMap::with_capacity(self.metrics().len());
+        self.metrics().iter().map(move |metric| {
+            let count = counts.entry(&metric.label).or_default();
             *count += 1;
-            (*count - 1, source)
+            (*count - 1, metric)
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Upstream's metrics of single WatermarkPodAutoscalers, under upstream's names, with the labels of three releases.
 
-use super::exported_state::{EmitSample, ExportedSource, WatermarkRow, bool_value};
+use plimsoll_core::scaling::MetricDecision;
+
+use super::exported_state::{EmitSample, WatermarkRow, bool_value};
 use crate::telemetry::{
     definition::{Definition, counter, gauge},
     labels::LabelSet,
@@ -11,7 +13,7 @@ pub(in crate::telemetry) enum WpaSeries {
     /// One value.
     Object(fn(&WatermarkRow<'_>) -> Option<f64>),
     /// A value for each metric.
-    Metric(fn(&ExportedSource) -> Option<f64>),
+    Metric(fn(&MetricDecision) -> Option<f64>),
     /// A value for each value of a label.
     Labelled(fn(&WatermarkRow<'_>, &mut EmitSample<'_>)),
     /// 1 or 0 for each restriction.
@@ -82,7 +84,7 @@ const fn per_object(
 const fn per_metric(
     definition: Definition,
     absent: &'static str,
-    read: fn(&ExportedSource) -> Option<f64>,
+    read: fn(&MetricDecision) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
     let definition = definition.labels(METRIC, PER_METRIC).absent(absent);
     UpstreamFamilyDefinition { definition, values: WpaSeries::Metric(read) }
@@ -91,7 +93,7 @@ const fn per_metric(
 const fn watermark(
     name: &'static str,
     help: &'static str,
-    read: fn(&ExportedSource) -> Option<f64>,
+    read: fn(&MetricDecision) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
     per_metric(gauge(name, help).unit(MILLI), "the metric has no watermark", read)
 }
@@ -125,12 +127,12 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     watermark(
         "wpa_controller_high_watermak",
         "The same as wpa_controller_high_watermark, under the name that old dashboards use.",
-        |row| Some(row.watermarks?.1 as f64),
+        |metric| Some(metric.bounds?.high as f64),
     ),
     watermark(
         "wpa_controller_high_watermark",
         "The watermark above which replicas are added, without the tolerance.",
-        |row| Some(row.watermarks?.1 as f64),
+        |metric| Some(metric.bounds?.high as f64),
     ),
     UpstreamFamilyDefinition {
         definition: gauge(
@@ -156,12 +158,12 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     watermark(
         "wpa_controller_low_watermak",
         "The same as wpa_controller_low_watermark, under the name that old dashboards use.",
-        |row| Some(row.watermarks?.0 as f64),
+        |metric| Some(metric.bounds?.low as f64),
     ),
     watermark(
         "wpa_controller_low_watermark",
         "The watermark below which replicas are removed, without the tolerance.",
-        |row| Some(row.watermarks?.0 as f64),
+        |metric| Some(metric.bounds?.low as f64),
     ),
     per_object(
         gauge("wpa_controller_max_replicas", "Maximum number of replicas.")
@@ -191,7 +193,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         )
         .unit("replicas"),
         "the metric is not available",
-        |row| row.proposal.map(f64::from),
+        |metric| metric.proposal.map(f64::from),
     ),
     labelled(
         gauge(
@@ -232,7 +234,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     per_metric(
         gauge("wpa_controller_value", "The value that is compared with the watermarks.").unit(MILLI),
         "the metric is not available, or is a zero that is ignored",
-        |row| row.value,
+        MetricDecision::counted_value,
     ),
 ];
 

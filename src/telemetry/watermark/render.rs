@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use plimsoll_core::{types::ObjectKey, watermark::Restriction};
+use plimsoll_core::{types::ObjectKey, watermark::RESTRICTIONS};
 
 use super::{
     exported_state::{EmitSample, WatermarkRow, WpaMetricsSource, bool_value},
@@ -99,9 +99,9 @@ impl WpaObjectMetrics {
             let mut page = self.seen_restrictions.page();
             let next = self.source.visit(after, &mut |row| {
                 let so_far = page.record(row.key, "", row.state.restriction_bits());
-                for restriction in Restriction::ALL {
+                for restriction in RESTRICTIONS {
                     if so_far & (1 << restriction as u64) != 0 {
-                        let holds = bool_value(row.state.restrictions.contains(&restriction));
+                        let holds = bool_value(row.state.restrictions().contains(&restriction));
                         write_row(lines, names, &row, restriction.as_str(), holds);
                     }
                 }
@@ -157,25 +157,25 @@ fn emit_row(
         }
         (WpaSeries::Labelled(read), _) => read(row, emit),
         (WpaSeries::Restrictions, _) => {
-            for restriction in Restriction::ALL {
-                let holds = row.state.restrictions.contains(&restriction);
+            for restriction in RESTRICTIONS {
+                let holds = row.state.restrictions().contains(&restriction);
                 emit(restriction.as_str(), bool_value(holds));
             }
         }
         (WpaSeries::Tags, _) => emit("", 1.0),
         (WpaSeries::Metric(read), DuplicateNames::LastWins) => {
-            for source in row.state.last_source_by_name() {
-                if let Some(value) = read(source) {
-                    emit(&source.label, value);
+            for metric in row.state.last_metric_by_name() {
+                if let Some(value) = read(metric) {
+                    emit(&metric.label, value);
                 }
             }
         }
         (WpaSeries::Metric(read), DuplicateNames::Numbered) => {
-            for (preceding, source) in row.state.numbered_sources() {
-                let Some(value) = read(source) else { continue };
+            for (preceding, metric) in row.state.numbered_metrics() {
+                let Some(value) = read(metric) else { continue };
                 match preceding {
-                    0 => emit(&source.label, value),
-                    preceding => emit(&format!("{}#{}", source.label, preceding + 1), value),
+                    0 => emit(&metric.label, value),
+                    preceding => emit(&format!("{}#{}", metric.label, preceding + 1), value),
                 }
             }
         }

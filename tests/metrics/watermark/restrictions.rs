@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll::telemetry::{
-    Cardinality, ExportedSource, ExportedState, LabelSet, Registry, WatermarkRow, WpaMetricsSource,
+    Cardinality, ExportedState, LabelSet, Registry, WatermarkRow, WpaMetricsSource,
     WpaObjectMetrics,
 };
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{scaling::MetricDecision, types::ObjectKey};
 
-use super::{WatermarkFixture, WatermarkFixtures, failed, lines_of_family, scrape_text, web};
+use super::{
+    WatermarkFixture, WatermarkFixtures, decided, failed, lines_of_family, scrape_text, web,
+};
 
 #[test]
 fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_zero() {
@@ -51,9 +53,9 @@ fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_z
 
 #[test]
 fn many_metrics_with_the_same_name_are_numbered_in_linear_time() {
-    let source = |value| ExportedSource { value: Some(value), ..ExportedSource::default() };
-    let sources: Vec<_> = (0..20_000).map(|number| source(f64::from(number))).collect();
-    let state = ExportedState { sources, ..web().state };
+    let metric = |value| MetricDecision { value: Some(value), ..MetricDecision::default() };
+    let metrics = (0..20_000).map(|number| metric(f64::from(number))).collect();
+    let state = ExportedState { decision: Some(decided(metrics, Vec::new())), ..web().state };
     let text = scrape_text(
         vec![WatermarkFixture { state, ..web() }],
         Cardinality::All,

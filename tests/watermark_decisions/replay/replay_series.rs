@@ -4,13 +4,13 @@ use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     scaling::{
-        MetricSourceType, MetricValue, Pod, Scale, ScaleOutcome,
+        MetricSourceType, MetricValue, Pod, Restriction, Scale, ScaleDecision, ScaleOutcome,
         pod_readiness::{NamespacedName, Phase},
     },
     types::compat::{Compat, Fixes},
     watermark::{
-        Band, DecisionInput, EffectiveSpec, EvaluationContext, MetricHistory, MetricInput,
-        Restriction, conditions, status_update::StatusBuilder,
+        Band, DecisionInput, EffectiveSpec, EvaluationContext, MetricInput, conditions,
+        status_update::StatusBuilder,
     },
 };
 use serde_json::json;
@@ -92,7 +92,7 @@ pub fn replay_series(
             metrics: &sources,
             blocked_reason: None,
             status: &status,
-            history: &MetricHistory::default(),
+            previous: &ScaleDecision::default(),
             now,
             fixes,
         };
@@ -111,7 +111,7 @@ pub fn replay_series(
         followed.steps += 1;
         followed.changes += u64::from(decision.desired != replicas);
         let is_restricted = |restriction: &Restriction| *restriction != Restriction::WithinBounds;
-        followed.restricted += u64::from(decision.restrictions(&rules).iter().any(is_restricted));
+        followed.restricted += u64::from(decision.record.restrictions.iter().any(is_restricted));
         replicas = decision.desired;
         let expected = model.step(&mut state, sum, second);
         if i64::from(replicas) != expected {

@@ -5,8 +5,11 @@ use serde_json::{Value, json};
 use super::fixture::{Case, ago, cpu, external, object, pod, requests};
 use crate::hpa::hpa_state::HpaState;
 use crate::hpa::observed::{Retry, retry};
-use crate::hpa::{Fix, Fixes, Restriction, Selector};
 use crate::scaling::pod_readiness::Phase;
+use crate::{
+    hpa::{Fix, Fixes, Selector},
+    scaling::Restriction,
+};
 
 /// Desired replicas, if any, with upstream's behavior and with one fix.
 fn both(case: &Case, fix: Fix) -> (Option<i32>, Option<i32>) {

@@ -11,9 +11,9 @@ use crate::hpa::pod::{Container, Pod, ReadyCondition, ReadyStatus, Resources};
 use crate::hpa::samples::{PodMetrics, PodValue};
 use crate::hpa::{
     Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, ScaleError,
-    ScaleValues, Selector, Spec, decide, defaults, metric_requests,
+    ScaleValues, Selector, Spec, decide, defaults, metric_requests, scale_decision,
 };
-use crate::scaling::pod_readiness::Phase;
+use crate::scaling::{ScaleDecision, pod_readiness::Phase};
 use crate::types::{Quantity, Time};
 
 /// The time of a pass.
@@ -190,6 +190,11 @@ impl Case {
 
     /// The decision.
     pub(super) fn decide(&self) -> Decision {
+        self.decide_and_record().0
+    }
+
+    /// The decision, and the record that all kinds share.
+    pub(super) fn decide_and_record(&self) -> (Decision, ScaleDecision) {
         let mut api: HorizontalPodAutoscalerSpec =
             serde_json::from_value(self.spec.clone()).expect("a spec");
         if !self.no_defaults {
@@ -224,7 +229,9 @@ impl Case {
         };
         let requests = metric_requests(&observed).into_iter();
         let answers: Vec<_> = requests.map(|request| request.map(answer)).collect();
-        decide(&observed, &answers)
+        let decision = decide(&observed, &answers);
+        let record = scale_decision(&decision, &observed, &ScaleDecision::default());
+        (decision, record)
     }
 
     /// The decision after its outcome was recorded.

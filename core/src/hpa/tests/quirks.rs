@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::fixture::{Case, ago, condition, cpu, external, object, pods, reason};
-use crate::hpa::{Fix, Fixes, Restriction};
+use crate::{
+    hpa::{Fix, Fixes},
+    scaling::{Position, Restriction},
+};
 
 #[test]
 fn a_stabilized_recommendation_scales_up_without_behavior_and_has_no_reason() {
@@ -119,4 +122,29 @@ fn a_decision_is_recorded_with_its_reasons() {
     assert_eq!((&proposal["ratio"], &proposal["paddedRatio"]), (&json!(1.8), &json!(1.2)));
     assert_eq!(record["limited"]["by"], "nothing");
     assert_eq!((&record["zone"], &record["desired"]), (&json!("metrics"), &json!(4)));
+}
+
+#[test]
+fn the_record_that_all_kinds_share_has_each_metric_with_its_target() {
+    let metrics = json!([cpu(50)[0], external("Value", "1")[0]]);
+    let (decision, record) = Case::new(3, metrics).using(&[900; 3]).decide_and_record();
+    assert_eq!((record.current, record.proposed, record.desired), (Some(3), Some(6), Some(6)));
+    assert_eq!(record.restrictions, decision.restrictions);
+    let [utilization, failed] = &record.metrics[..] else { panic!("{record:?}") };
+    let bounds = utilization.bounds.expect("a target");
+    assert_eq!((utilization.label.as_str(), utilization.value), ("cpu", Some(90_000.0)));
+    assert_eq!((bounds.low, bounds.high), (50_000, 50_000));
+    assert_eq!((bounds.tolerated_low, bounds.tolerated_high), (45_000, 55_000));
+    assert_eq!((utilization.position, utilization.is_chosen), (Some(Position::Above), true));
+    let unknown = failed.unknown.as_ref().expect("it has no value");
+    assert_eq!((failed.value, unknown.reason), (None, "FailedGetExternalMetric"));
+    let status = record.status(record.at);
+    assert_eq!((status.from, status.to), (3, 6));
+    assert_eq!(status.sources[0].position, "above");
+    let unreadable = Case::new(3, cpu(50)).change(|case| {
+        case.scale = Err(crate::hpa::ScaleError::Failed("no".to_owned()));
+    });
+    let (_, record) = unreadable.decide_and_record();
+    assert_eq!((record.current, record.desired), (None, None));
+    assert_eq!(record.restrictions, [Restriction::NoScale]);
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use plimsoll_core::{
     api::{
-        scale_decision::ScaleDecision,
+        scale_decision::ScaleDecisionStatus,
         wpa::{Condition, WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     },
     types::Time,
@@ -31,7 +31,7 @@ pub struct WpaReport {
     pub dry_run: bool,
     /// The last decision, if the status has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision: Option<ScaleDecision>,
+    pub decision: Option<ScaleDecisionStatus>,
     /// The current and desired number of replicas.
     pub replicas: (i32, i32),
     /// The number of scaling events, and the time of the last one.

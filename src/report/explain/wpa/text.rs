@@ -2,7 +2,7 @@
 //! colour.
 
 use plimsoll_core::{
-    api::scale_decision::{MetricDecision, ScaleDecision},
+    api::scale_decision::{MetricDecisionStatus, ScaleDecisionStatus},
     types::Time,
     watermark::conditions,
 };
@@ -53,7 +53,7 @@ fn verdict(page: &mut Page<'_>, report: &WpaReport) {
 }
 
 /// Whether a source was chosen, or why another one was.
-fn source_status(source: &MetricDecision, sources: &[MetricDecision]) -> &'static str {
+fn source_status(source: &MetricDecisionStatus, sources: &[MetricDecisionStatus]) -> &'static str {
     let Some(chosen) = sources.iter().find(|source| source.chosen) else { return "" };
     match source.proposal {
         _ if source.chosen => "chosen",
@@ -65,8 +65,8 @@ fn source_status(source: &MetricDecision, sources: &[MetricDecision]) -> &'stati
 
 fn render_source(
     page: &mut Page<'_>,
-    source: &MetricDecision,
-    sources: &[MetricDecision],
+    source: &MetricDecisionStatus,
+    sources: &[MetricDecisionStatus],
     now: Time,
 ) {
     page.heading(&source.name, source_status(source, sources));
@@ -97,7 +97,7 @@ fn band_position(position: &str) -> &str {
     }
 }
 
-fn steps(page: &mut Page<'_>, report: &WpaReport, decision: &ScaleDecision) {
+fn steps(page: &mut Page<'_>, report: &WpaReport, decision: &ScaleDecisionStatus) {
     page.heading("FROM PROPOSAL TO REPLICAS", "");
     let count = |count: Option<i32>| {
         count.map_or_else(|| "unknown".to_owned(), |replicas| replicas.to_string())
@@ -138,8 +138,11 @@ mod tests {
 
     #[test]
     fn each_source_has_the_reason_why_it_was_chosen_or_not() {
-        let source =
-            |proposal, chosen| MetricDecision { proposal, chosen, ..MetricDecision::default() };
+        let source = |proposal, chosen| MetricDecisionStatus {
+            proposal,
+            chosen,
+            ..MetricDecisionStatus::default()
+        };
         let sources = [
             source(Some(3), false),
             source(Some(5), true),
