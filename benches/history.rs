@@ -75,10 +75,10 @@ struct Arguments {
     #[arg(long, default_value_t = 3)]
     runs: usize,
     /// Concurrent queries
-    #[arg(long, default_value_t = PrometheusConfig::default().max_concurrent_queries)]
+    #[arg(long, default_value_t = default_config().max_concurrent_queries)]
     queries: usize,
     /// Maximum bytes of history in flight
-    #[arg(long, default_value_t = PrometheusConfig::default().buffer_bytes)]
+    #[arg(long, default_value_t = default_config().buffer_bytes)]
     budget: u64,
     /// Skip upstream's recommender
     #[arg(long)]
@@ -94,6 +94,11 @@ struct Arguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Only {
     Ours,
+}
+
+/// The configuration of a recommender without flags.
+fn default_config() -> PrometheusConfig {
+    plimsoll::cli::recommender_config(&[]).expect("valid flags").prometheus
 }
 
 fn main() -> ExitCode {

@@ -120,12 +120,12 @@ async fn all_roles_in_one_process_work_and_share_watches() {
     let wpas: Api<WatermarkPodAutoscaler> = Api::namespaced(client, &namespace);
     wait::until("replicas were decided", || async { wpas.get("web").await.ok()?.status?.decision })
         .await;
-    let mut passes = running.updater().expect("it runs").passes();
+    let mut passes = running.updater.as_ref().expect("it runs").passes();
     tokio::time::timeout(wait::PATIENCE, passes.wait_for(|(count, _)| *count > 0))
         .await
         .expect("a pass in time")
         .expect("it runs");
-    let page = wait_until_all_lead(running.addresses()[0]).await;
+    let page = wait_until_all_lead(running.addresses[0]).await;
 
     // No kind is listed twice, except Deployments, whose scales are needed later.
     let paths: Vec<String> = proxy.requests().into_iter().map(|(_, path)| path).collect();

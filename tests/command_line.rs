@@ -10,9 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use plimsoll::cli::flags;
-
-use crate::support::upstream_recording::UpstreamOutput;
+use crate::support::{flags, upstream_recording::UpstreamOutput};
 
 /// Help texts of upstream's programs.
 const HELPS: [(&str, UpstreamOutput); 3] = [

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use plimsoll::{
-    cli::{self, flags},
+    cli,
     report::{
         doctor,
         explain::{PodReport, VpaReport, pod, vpa},
@@ -15,6 +15,10 @@ use plimsoll_core::{
     recommender::tuning_annotations::{PROFILES, Profile},
     types::compat::Fix,
 };
+
+use strum::VariantArray as _;
+
+use crate::support::flags;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -141,9 +145,9 @@ fn every_fix_has_a_row_and_a_test() {
     ];
     let tests = files.map(|file| page(&format!("tests/{file}.rs"))).concat();
     let page = page("docs/compatibility.md");
-    for fix in Fix::ALL {
+    for fix in Fix::VARIANTS {
         assert!(page.contains(&format!("\n| `{fix}` |")), "{fix} has no row");
-        let test = format!("fn {}()", fix.name().replace('-', "_"));
+        let test = format!("fn {}()", fix.to_string().replace('-', "_"));
         assert!(tests.contains(&test), "{fix} has no test");
     }
 }

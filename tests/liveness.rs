@@ -206,7 +206,7 @@ async fn several_roles_with_a_busy_worker_keep_their_leases_and_respond_to_probe
     let started = all_in_one::start(config, clients, Clock::wall());
     let running = controllers.run(started).await.expect("starts");
     let names: Vec<&str> = leases.iter().map(String::as_str).collect();
-    controllers.assert_stays_alive(&names, running.addresses()).await;
+    controllers.assert_stays_alive(&names, &running.addresses).await;
     controllers.run(running.stop()).await;
     controllers.end();
 }

@@ -69,7 +69,7 @@ impl Recommender {
             history_length: Duration::from_hours(u64::from(task.hours)),
             max_concurrent_queries: task.queries,
             buffer_bytes: task.budget,
-            ..PrometheusConfig::default()
+            ..super::default_config()
         };
         let (weighting, clock) = (fleet.settings().history_weighting, Clock::fake(now));
         let history = config.open_history(weighting, &clock, requests.clone()).expect("an address");

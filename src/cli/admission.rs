@@ -15,18 +15,20 @@ use super::{
     klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
+    prometheus_auth::non_empty,
     registration::RegistrationArgs,
     sizing::SizingArgs,
 };
 use crate::{
     cluster::server::webhook::CipherSuites,
     controllers::{
-        AdmissionConfig,
-        admission::config::{AdmissionGates, certificate_names},
-        runtime::config::Address,
+        AdmissionConfig, admission::config::certificate_names, runtime::config::Address,
     },
 };
-use plimsoll_core::types::{compat::Compat, quantity::Quantity};
+use plimsoll_core::{
+    admission::validation::FeatureGates,
+    types::{compat::Compat, quantity::Quantity},
+};
 
 /// The name of the role, and of upstream's binary.
 pub const NAME: &str = "admission-controller";
@@ -82,7 +84,7 @@ impl AdmissionArgs {
     ) -> Result<AdmissionConfig, CliError> {
         let scope = self.cluster.scope()?;
         let (registration, certificates) = (&self.registration, &self.certificates);
-        let namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
+        let namespace = non_empty(&variable("NAMESPACE"));
         let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
         let client_config = registration.client_config(&namespace);
         let names = certificate_names(&client_config);
@@ -114,12 +116,12 @@ impl AdmissionArgs {
             registration,
             lease,
             scope,
-            feature_gates: AdmissionGates {
+            feature_gates: FeatureGates {
                 startup_boost: sizing.is_enabled(FeatureGate::CpuStartupBoost),
                 in_place: sizing.is_enabled(FeatureGate::InPlace),
                 per_vpa_config: sizing.is_enabled(FeatureGate::PerVpaConfig),
-                native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             },
+            native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             limit_policy: sizing.limit_policy,
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
@@ -205,7 +207,6 @@ mod tests {
     fn contradictory_flags_are_rejected() {
         for flags in [
             &["--status-lease-update-interval=0"][..],
-            &["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"],
             &["--register-by-url"],
             &["--min-tls-version=tls1_1"],
             &["--certificate-lifetime=10m"],

@@ -182,7 +182,6 @@ fn split_flags(
     Ok(role_flags)
 }
 
-/// Finds a flag of a role by name.
 fn role_flag<'a>(root: &'a clap::Command, role: &str, name: &str) -> Option<&'a Arg> {
     let flags = root.find_subcommand(role)?;
     flag_syntax::find(flags, name).or_else(|| flag_syntax::find(flags, &name.replace('_', "-")))

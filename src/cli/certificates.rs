@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args};
 
 use super::{go_values, parsed_flags::ParsedFlags};
 use crate::{
@@ -24,7 +24,7 @@ const CA_PROPAGATION_DELAY: Duration = Duration::from_mins(1);
 pub struct CertificateArgs {
     /// Source of certificates [default: the files, if there are any]
     #[arg(long, value_name = "SOURCE")]
-    certificates: Option<CertificateSourceArg>,
+    certificates: Option<CertificateSource>,
     /// CA certificates that the API server should trust
     #[arg(long, value_name = "FILE", default_value = "/etc/tls-certs/caCert.pem")]
     #[arg(hide_short_help = true)]
@@ -54,15 +54,6 @@ pub struct CertificateArgs {
     certificate_lifetime: Duration,
 }
 
-/// The value of `--certificates`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum CertificateSourceArg {
-    /// From the files
-    Mounted,
-    /// Self-signed, and stored in a Secret
-    SelfSigned,
-}
-
 /// Parses the certificate lifetime. A lifetime of minutes would cause constant rotation.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let wanted = || "give a duration of an hour or more, such as 24h or 2160h".to_owned();
@@ -79,14 +70,10 @@ impl CertificateArgs {
         namespace: &str,
     ) -> CertificateConfig {
         let files = ["client_ca_file", "tls_cert_file", "tls_private_key"];
-        let explicit = self.certificates.map(|source| match source {
-            CertificateSourceArg::Mounted => CertificateSource::Mounted,
-            CertificateSourceArg::SelfSigned => CertificateSource::SelfSigned,
-        });
         let implied = (upstream || files.iter().any(|file| typed.is_set(file)))
             .then_some(CertificateSource::Mounted);
         CertificateConfig {
-            source: explicit.or(implied),
+            source: self.certificates.or(implied),
             files: CertificateFiles {
                 authority: self.client_ca_file.clone(),
                 certificate: self.tls_cert_file.clone(),

@@ -6,7 +6,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args};
 use plimsoll_core::{recommender::NamespaceScope, types::compat::Compat};
 
-use super::{go_values, klog::LogArgs, output::CliError, prometheus_auth::non_empty_path};
+use super::{
+    go_values, klog::LogArgs, output::CliError, parsed_flags::NoEffect,
+    prometheus_auth::non_empty_path,
+};
 use crate::controllers::runtime::config::{Address, ElectionConfig, ProcessConfig};
 
 /// The API server and the namespaces to handle.
@@ -25,8 +28,9 @@ pub struct ClusterArgs {
     #[arg(hide_short_help = true)]
     kube_api_burst: f64,
     /// Accepted, without effect: there is no pprof
-    #[arg(long, hide_short_help = true)]
-    profiling: bool,
+    #[arg(long, value_name = "BOOL", default_value = "false", hide_default_value = true)]
+    #[arg(value_parser = NoEffect::checked(go_values::boolean), hide_short_help = true)]
+    profiling: NoEffect,
     /// Handles only this namespace
     #[arg(long, value_name = "NAMESPACE", default_value = "")]
     vpa_object_namespace: String,

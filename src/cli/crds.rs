@@ -12,7 +12,6 @@ use super::{
 #[command(after_help = "Example:\n  plimsoll crds | kubectl apply --server-side -f -")]
 pub struct CrdsArgs {}
 
-/// Prints the CustomResourceDefinitions.
 pub fn run(arguments: &CrdsArgs) -> Result<Exit, CliError> {
     let CrdsArgs {} = arguments;
     let yaml = plimsoll_core::api::crds_yaml()

@@ -88,7 +88,7 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
         .build()
         .map_err(failed)?;
     // Handle signals before there is anything to clean up.
-    let mut signals = runtime.block_on(async { Signals::listen() }).map_err(failed)?;
+    let first_signal = runtime.block_on(async { first_signal() }).map_err(failed)?;
     let mut store = StoreDirectory::prepare(config)?;
     let stop = Arc::new(AtomicBool::new(false));
     let mut observer = DemoObserver {
@@ -110,7 +110,7 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
         tokio::pin!(simulation);
         tokio::select! {
             outcome = &mut simulation => outcome,
-            signal_exit = signals.first() => {
+            signal_exit = first_signal => {
                 exit = signal_exit;
                 stop.store(true, Ordering::Relaxed);
                 simulation.await
@@ -230,23 +230,17 @@ impl ProgressObserver for DemoObserver {
     }
 }
 
-struct Signals([tokio::signal::unix::Signal; 3]);
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let [interrupt, terminate, hangup] =
-            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal);
-        Ok(Self([interrupt?, terminate?, hangup?]))
-    }
-
-    /// Waits for the first signal, and returns its exit code.
-    async fn first(&mut self) -> Exit {
-        let [interrupt, terminate, hangup] = &mut self.0;
+/// Handles signals from now on. The result is the exit code of the first one.
+fn first_signal() -> std::io::Result<impl Future<Output = Exit>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
         tokio::select! {
             _ = interrupt.recv() => Exit::Interrupted,
             _ = terminate.recv() => Exit::Terminated,
             _ = hangup.recv() => Exit::HungUp,
         }
-    }
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 
 use super::{
@@ -45,7 +45,7 @@ pub struct DoctorArgs {
     report: ReportArgs,
     /// Lowest level of a finding for which the exit code is 1
     #[arg(long, value_name = "LEVEL", default_value = "warning")]
-    fail_on: FailOn,
+    fail_on: Level,
     /// Shows each query and its cost in the text output; the JSON always contains them
     #[arg(long)]
     queries: bool,
@@ -80,24 +80,6 @@ pub struct DoctorArgs {
     connection: PrometheusConnectionArgs,
 }
 
-/// The lowest level of a finding that fails the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum FailOn {
-    /// Warnings and problems
-    Warning,
-    /// Problems only
-    Problem,
-}
-
-impl FailOn {
-    fn level(self) -> Level {
-        match self {
-            Self::Warning => Level::Warning,
-            Self::Problem => Level::Problem,
-        }
-    }
-}
-
 impl DoctorArgs {
     /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
@@ -120,7 +102,7 @@ impl DoctorArgs {
             wanted_history: self.history_length,
             timeout: self.prometheus_query_timeout,
             deadline: self.deadline,
-            cluster_options: self.report.cluster.options(),
+            cluster_options: self.report.cluster.clone(),
             namespace: self.namespace.clone(),
             given_flags: given,
             secret_flags: secrets.into_iter().map(ToOwned::to_owned).collect(),
@@ -144,6 +126,6 @@ pub fn run(
     })?;
     drop(spinner);
     let render = |report: &_, style: &_| text::render(report, style, arguments.queries);
-    let is_fine = report.worst() < arguments.fail_on.level();
+    let is_fine = report.worst() < arguments.fail_on;
     arguments.report.print(terminal, &report, render, is_fine)
 }

@@ -2,33 +2,26 @@
 
 use std::str::FromStr;
 
+use strum::{EnumString, VariantNames};
+
 use super::go_values;
 use plimsoll_core::types::compat::Compat;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 pub enum FeatureGate {
     /// All alpha features of upstream.
     AllAlpha,
     /// All beta features of upstream; there are none.
     AllBeta,
     /// CPU startup boost, for the admission controller and the updater.
+    #[strum(serialize = "CPUStartupBoost")]
     CpuStartupBoost,
     /// In-place resize, for the admission controller and the updater.
     InPlace,
     /// Recommendations for native sidecars. Not in upstream yet.
     NativeSidecar,
+    #[strum(serialize = "PerVPAConfig")]
     PerVpaConfig,
-}
-
-impl FeatureGate {
-    const ALL: [(Self, &str); 6] = [
-        (Self::AllAlpha, "AllAlpha"),
-        (Self::AllBeta, "AllBeta"),
-        (Self::CpuStartupBoost, "CPUStartupBoost"),
-        (Self::InPlace, "InPlace"),
-        (Self::NativeSidecar, "NativeSidecar"),
-        (Self::PerVpaConfig, "PerVPAConfig"),
-    ];
 }
 
 /// The value of one `--feature-gates` flag: `PerVPAConfig=true,InPlace=false`.
@@ -66,15 +59,11 @@ impl FromStr for FeatureGates {
                 .split_once('=')
                 .ok_or_else(|| format!("{pair}: use {pair}=true or {pair}=false"))?;
             let (name, on) = (name.trim(), on.trim());
-            let known = FeatureGate::ALL.into_iter().find(|(_, known)| *known == name).ok_or_else(
-                || {
-                    format!(
-                        "unknown feature gate `{name}`: valid gates are {}",
-                        FeatureGate::ALL.map(|(_, name)| name).join(", ")
-                    )
-                },
-            )?;
-            Ok((known.0, go_values::boolean(on).map_err(|wanted| format!("{name}: {wanted}"))?))
+            let gate: FeatureGate = name.parse().map_err(|_| {
+                let known = FeatureGate::VARIANTS.join(", ");
+                format!("unknown feature gate `{name}`: valid gates are {known}")
+            })?;
+            Ok((gate, go_values::boolean(on).map_err(|wanted| format!("{name}: {wanted}"))?))
         };
         pairs.map(gate).collect::<Result<_, _>>().map(Self)
     }

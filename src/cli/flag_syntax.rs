@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::{Arg, ArgAction, Command};
 
-use super::go_values;
+use super::{go_values, parsed_flags::NoEffect};
 
 /// The package whose rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,16 @@ pub fn adapt_command(command: Command) -> Command {
 
 /// Lets a boolean flag have a value, as in `--name=false`.
 pub fn optional_switch_value(argument: Arg) -> Arg {
-    argument
+    let argument = argument
         .action(ArgAction::Set)
         .num_args(0..=1)
         .require_equals(true)
         .default_missing_value("true")
-        .value_name("BOOL")
-        .value_parser(go_values::boolean)
+        .value_name("BOOL");
+    if NoEffect::is_value_of(&argument) {
+        return argument;
+    }
+    argument.value_parser(go_values::boolean)
 }
 
 /// Parses arguments, without the program name, with the flags of a built command.

@@ -267,7 +267,6 @@ fn one_line(rendered: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Returns all commands with their paths.
     fn commands(command: &clap::Command, path: &str) -> Vec<(String, clap::Command)> {
         let mut all = vec![(path.to_owned(), command.clone())];
         for sub in command.get_subcommands() {

@@ -3,7 +3,6 @@
 use std::{
     fmt::Display,
     io::{self, Write as _},
-    path::PathBuf,
 };
 
 use clap::Args;
@@ -19,32 +18,11 @@ use crate::{
     report::style::Style,
 };
 
-/// The kubeconfig file and context.
-#[derive(Clone, Debug, Args)]
-pub struct KubeconfigArgs {
-    /// Path of the kubeconfig file
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig file
-    #[arg(long, value_name = "NAME")]
-    context: Option<String>,
-}
-
-impl KubeconfigArgs {
-    pub fn options(&self) -> ClusterOptions {
-        ClusterOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
-    }
-
-    pub async fn connect(&self, user_agent: &'static str) -> Result<Cluster, CliError> {
-        command_client::connect(&self.options(), user_agent).await.map_err(CliError::failed)
-    }
-}
-
 /// The cluster to read, and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ReportArgs {
     #[command(flatten)]
-    pub cluster: KubeconfigArgs,
+    pub cluster: ClusterOptions,
     /// Output format
     #[arg(long, short, value_name = "FORM", default_value = "text")]
     output: OutputFormat,
@@ -61,7 +39,8 @@ impl ReportArgs {
     ) -> Result<R, CliError> {
         let _spinner = Spinner::start(terminal, message);
         block_on(async {
-            let cluster = self.cluster.connect(user_agent).await?;
+            let connected = command_client::connect(&self.cluster, user_agent).await;
+            let cluster = connected.map_err(CliError::failed)?;
             report(cluster).await.map_err(CliError::failed)
         })
     }

@@ -1,13 +1,33 @@
 //! Which flags were set explicitly, and which arguments were not flags.
 
-use clap::{ArgMatches, Command, parser::ValueSource};
+use std::any::TypeId;
+
+use clap::{Arg, ArgMatches, Command, builder::TypedValueParser, parser::ValueSource};
+
+/// The value of a flag that is accepted for existing manifests, without effect: there is nothing to read.
+#[derive(Clone, Copy, Debug)]
+pub struct NoEffect;
+
+impl NoEffect {
+    /// Rejects the same values as `parser`.
+    pub fn checked<P>(parser: P) -> impl TypedValueParser<Value = Self>
+    where
+        P: TypedValueParser<Value: Send + Sync + Clone>,
+    {
+        parser.map(|_| Self)
+    }
+
+    pub fn is_value_of(argument: &Arg) -> bool {
+        argument.get_value_parser().type_id() == TypeId::of::<Self>()
+    }
+}
 
 /// The sources of flag values, and stray arguments.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedFlags {
     /// The explicitly set flags by field name, and whether they were set on the command line.
     set: Vec<(String, bool)>,
-    /// Those that are accepted for existing manifests, without effect, which their help states.
+    /// Those of them whose value is [`NoEffect`].
     without_effect: Vec<String>,
     /// Arguments that are neither flags nor their values.
     stray_arguments: Vec<String>,
@@ -22,12 +42,9 @@ impl ParsedFlags {
             _ => None,
         });
         let mut parsed = Self { set: set.collect(), stray_arguments: strays, ..Self::default() };
-        let without_effect = command.get_arguments().filter(|argument| {
-            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-            help.contains("ed, without effect: ") && parsed.is_set(argument.get_id().as_str())
-        });
-        parsed.without_effect =
-            without_effect.map(|argument| argument.get_id().to_string()).collect();
+        let flags = command.get_arguments().filter(|argument| NoEffect::is_value_of(argument));
+        let set = flags.map(|flag| flag.get_id().to_string()).filter(|flag| parsed.is_set(flag));
+        parsed.without_effect = set.collect();
         parsed.without_effect.sort_unstable();
         parsed
     }
@@ -87,5 +104,51 @@ impl ParsedFlags {
             ""
         };
         Some(number + remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{ROLES, flags::command};
+
+    #[test]
+    fn the_flags_without_effect_are_those_whose_help_states_it() {
+        const KLOG: [&str; 11] = [
+            "add-dir-header",
+            "alsologtostderrthreshold",
+            "legacy-stderr-threshold-behavior",
+            "log-backtrace-at",
+            "log-dir",
+            "log-file-max-size",
+            "one-output",
+            "skip-headers",
+            "skip-log-headers",
+            "stderrthreshold",
+            "vmodule",
+        ];
+        let of_vpa_roles = [&KLOG[..], &["profiling"]].concat();
+        let watermark =
+            ["ddProfilingEnabled", "ddTracingEnabled", "log-timestamp-format", "syncPeriodSeconds"];
+        let mut root = command();
+        root.build();
+        for (role, _) in ROLES {
+            let mut expected = match role {
+                "watermark" => watermark.to_vec(),
+                "recommender" => [&of_vpa_roles[..], &["memory-saver", "min-checkpoints"]].concat(),
+                _ => of_vpa_roles.clone(),
+            };
+            let role = root.find_subcommand(role).expect("a role");
+            let mut found: Vec<&str> = Vec::new();
+            for flag in role.get_arguments().filter(|flag| !flag.is_positional()) {
+                let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+                let is_stated = help.contains("ed, without effect: ");
+                assert_eq!(NoEffect::is_value_of(flag), is_stated, "{flag}: {help}");
+                found.extend(flag.get_long().filter(|_| is_stated));
+            }
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{}", role.get_name());
+        }
     }
 }

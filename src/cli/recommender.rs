@@ -13,12 +13,13 @@ use super::{
     go_values,
     klog::LogArgs,
     output::CliError,
-    parsed_flags::ParsedFlags,
+    parsed_flags::{NoEffect, ParsedFlags},
     prometheus::PrometheusArgs,
-    prometheus_auth,
+    prometheus_auth::{self, non_empty},
     recommender_model::{ModelArgs, PodCapArgs},
 };
 use crate::{
+    cluster::container_usage::external_usage::ExternalMetrics,
     controllers::{
         recommender::config::{RecommenderConfig, StorageChoice, UsageSource},
         runtime::config::Address,
@@ -76,16 +77,18 @@ pub struct RecommenderArgs {
     #[arg(long, hide_short_help = true)]
     history_optional: bool,
     /// Accepted, without effect: history is only kept for pods of VPAs
-    #[arg(long, hide_short_help = true)]
-    memory_saver: bool,
+    #[arg(long, value_name = "BOOL", default_value = "false", hide_default_value = true)]
+    #[arg(value_parser = NoEffect::checked(go_values::boolean), hide_short_help = true)]
+    memory_saver: NoEffect,
     /// Maximum number of concurrent writes
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = go_values::integer_between(1_u32, 10_000))]
     #[arg(hide_short_help = true)]
     update_worker_count: u32,
     /// Deprecated, without effect: see --update-worker-count
     #[arg(long, value_name = "COUNT", default_value = "10")]
-    #[arg(value_parser = go_values::integer_between(i64::MIN, i64::MAX), hide_short_help = true)]
-    min_checkpoints: i64,
+    #[arg(value_parser = NoEffect::checked(go_values::integer_between(i64::MIN, i64::MAX)))]
+    #[arg(hide_short_help = true)]
+    min_checkpoints: NoEffect,
     /// Handles one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
@@ -155,7 +158,6 @@ impl RecommenderArgs {
         let mut settings = self.model.settings();
         settings.sampling_interval = self.recommender_interval;
         settings.per_vpa_config = gates.is_enabled(FeatureGate::PerVpaConfig, compat);
-        let metric = |name: &String| Some(name.clone()).filter(|name| !name.is_empty());
         if self.use_external_metrics && self.usage_source == UsageSourceArg::Prometheus {
             return Err(
                 "--use-external-metrics and --usage-source=prometheus are mutually exclusive: set one of them"
@@ -166,11 +168,11 @@ impl RecommenderArgs {
         let usage = if self.usage_source == UsageSourceArg::Prometheus {
             UsageSource::Prometheus
         } else if external {
-            UsageSource::External {
-                cpu: metric(&self.external_metrics_cpu_metric),
-                memory: metric(&self.external_metrics_memory_metric),
+            UsageSource::External(ExternalMetrics {
+                cpu: non_empty(&self.external_metrics_cpu_metric),
+                memory: non_empty(&self.external_metrics_memory_metric),
                 container_label: self.prometheus.container_name_label.clone(),
-            }
+            })
         } else {
             UsageSource::Metrics
         };
@@ -219,7 +221,7 @@ impl RecommenderArgs {
             }
         }
         warnings.extend(ClusterArgs::ignored_namespaces_warning(scope));
-        if matches!(usage, UsageSource::External { cpu: None, memory: None, .. }) {
+        if matches!(usage, UsageSource::External(ExternalMetrics { cpu: None, memory: None, .. })) {
             warnings.push(
                 "--use-external-metrics without a metric reads no usage: set \
                  --external-metrics-cpu-metric or --external-metrics-memory-metric"

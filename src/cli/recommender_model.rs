@@ -224,6 +224,7 @@ impl PodCapArgs {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use strum::VariantArray as _;
 
     use super::*;
 
@@ -271,7 +272,8 @@ mod tests {
         let flags =
             ["--disable-fix", "stale-containers-leave", "--disable-fix=oom-keeps-sample-order"];
         let fixes = settings(&flags).expect("is fine").fixes;
-        let off: Vec<Fix> = Fix::ALL.into_iter().filter(|fix| !fixes.has(*fix)).collect();
+        let all = Fix::VARIANTS.iter().copied();
+        let off: Vec<Fix> = all.filter(|fix| !fixes.has(*fix)).collect();
         assert_eq!(off, [Fix::StaleContainersLeave, Fix::OomKeepsSampleOrder]);
     }
 

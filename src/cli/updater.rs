@@ -186,7 +186,6 @@ mod tests {
     fn invalid_flags_are_rejected() {
         for flags in [
             &["--admission-controller-status-lease-timeout=0"][..],
-            &["--vpa-object-namespace=a", "--ignored-vpa-object-namespaces=b"],
             &["--concurrent-cpu-startup-boost-syncs=0"],
             &["--change-window=sometimes"],
             &["--dry-run-events"],

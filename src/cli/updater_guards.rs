@@ -124,16 +124,12 @@ impl GuardArgs {
             text => text.parse().map_err(|why| format!("--change-window: {why}"))?,
         };
         let allowance = |name: &str, parsed: ParsedAllowance| parsed.0.filter(|_| on(name));
+        let default = GuardSettings::default().cool_down;
         let cool_down = CoolDown {
             base: self.cool_down,
             urgent: self.cool_down_urgent.min(self.cool_down),
             max: self.cool_down_max.max(self.cool_down),
-            ..GuardSettings::default().cool_down.unwrap_or(CoolDown {
-                base: self.cool_down,
-                urgent: self.cool_down_urgent,
-                max: self.cool_down_max,
-                forget_after: self.cool_down_max,
-            })
+            forget_after: default.map_or(self.cool_down_max, |default| default.forget_after),
         };
         let breaker = BreakerSettings {
             share: self.circuit_breaker_share,

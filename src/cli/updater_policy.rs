@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 
 use super::{
-    feature_gates::FeatureGate, go_values, parsed_flags::ParsedFlags, sizing::SizingArgs,
-    updater_guards::GuardArgs,
+    feature_gates::FeatureGate, go_values, parsed_flags::ParsedFlags, prometheus_auth::non_empty,
+    sizing::SizingArgs, updater_guards::GuardArgs,
 };
 use crate::controllers::updater::config::AdmissionCheck;
 use plimsoll_core::updater::Settings;
@@ -91,9 +91,8 @@ impl UpdaterPolicyArgs {
         if timeout.is_zero() {
             return Err("--admission-controller-status-lease-timeout must be above 0".to_owned());
         }
-        let own = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
-        let configured = Some(&self.admission_controller_status_lease_namespace);
-        let configured = configured.filter(|name| !name.is_empty()).cloned();
+        let own = non_empty(&variable("NAMESPACE"));
+        let configured = non_empty(&self.admission_controller_status_lease_namespace);
         let check = AdmissionCheck {
             name: self.admission_controller_status_lease_name.clone(),
             namespace: configured.or(own).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),

@@ -22,7 +22,7 @@ use super::{
     daemon::run_controller,
     environment, go_values,
     output::{self, CliError},
-    parsed_flags::ParsedFlags,
+    parsed_flags::{NoEffect, ParsedFlags},
     terminal::Terminal,
 };
 use crate::{
@@ -60,7 +60,6 @@ const UPSTREAM_METRICS_ADDRESS: Address = Address { host: String::new(), port: 8
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_negates_reqs = true)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct WatermarkArgs {
     #[command(subcommand)]
     command: Option<WatermarkCommand>,
@@ -111,15 +110,19 @@ pub struct WatermarkArgs {
     version: bool,
     /// Accepted, without effect: there is no periodic resync
     #[arg(long = "syncPeriodSeconds", id = "syncPeriodSeconds", value_name = "SECONDS")]
-    #[arg(default_value = "3600", value_parser = go_values::integer_between(i64::MIN, i64::MAX))]
-    #[arg(hide_short_help = true)]
-    sync_period_seconds: i64,
+    #[arg(value_parser = NoEffect::checked(go_values::integer_between(i64::MIN, i64::MAX)))]
+    #[arg(default_value = "3600", hide_short_help = true)]
+    sync_period_seconds: NoEffect,
     /// Accepted, without effect: there is no profiler
     #[arg(long = "ddProfilingEnabled", id = "ddProfilingEnabled", hide_short_help = true)]
-    dd_profiling_enabled: bool,
+    #[arg(value_parser = NoEffect::checked(go_values::boolean))]
+    #[arg(value_name = "BOOL", default_value = "false", hide_default_value = true)]
+    dd_profiling_enabled: NoEffect,
     /// Accepted, without effect: there is no tracer
     #[arg(long = "ddTracingEnabled", id = "ddTracingEnabled", hide_short_help = true)]
-    dd_tracing_enabled: bool,
+    #[arg(value_parser = NoEffect::checked(go_values::boolean))]
+    #[arg(value_name = "BOOL", default_value = "false", hide_default_value = true)]
+    dd_tracing_enabled: NoEffect,
     #[command(flatten)]
     cluster: WatermarkClusterArgs,
     #[command(flatten)]

@@ -9,7 +9,7 @@
 //! ```
 
 mod certificates;
-pub mod config;
+pub(crate) mod config;
 mod decide;
 mod hpa_conflicts;
 mod matching;
@@ -21,7 +21,6 @@ mod watches;
 mod wpa_reviewer;
 
 use std::{
-    fmt,
     net::SocketAddr,
     sync::{
         Arc,
@@ -90,7 +89,6 @@ pub struct AdmissionController {
     certificates: Certificates,
     registration: Option<WebhookConfigWriter>,
     self_check: SelfCheck,
-    /// The address of the webhook listener.
     webhook_address: SocketAddr,
     metrics: AdmissionMetrics,
     traffic: ApiTrafficMetrics,
@@ -99,14 +97,6 @@ pub struct AdmissionController {
     quotas: Quotas,
     hpa_access: HpaAccess,
     draining: AtomicBool,
-}
-
-impl fmt::Debug for AdmissionController {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdmissionController")
-            .field("webhook", &self.webhook_address)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The certificate source: as configured, or files if they exist.
@@ -181,9 +171,9 @@ impl Controller for AdmissionController {
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         let this = || Arc::clone(self);
         let workers = &mut tasks.workers;
-        self.start_watches(&workers.shutdown_token(), workers.tasks());
-        workers.spawn(|stop| this().run_certificate_loop(stop));
-        workers.spawn_on(self.liveness.runtime(), |stop| this().run_self_check_loop(stop));
+        self.watches.start(self, &workers.shutdown_token(), workers.tasks());
+        workers.spawn_cancellable(this().run_certificate_loop());
+        workers.spawn_cancellable_on(self.liveness.runtime(), this().run_self_check_loop());
     }
 
     /// Fails the readiness probe, and waits for endpoints to be updated.
@@ -278,28 +268,19 @@ impl AdmissionController {
         }
     }
 
-    /// Whether shutdown was requested.
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// Reconciles certificates and the webhook registration until shutdown.
-    async fn run_certificate_loop(self: Arc<Self>, stop: ShutdownToken) {
+    async fn run_certificate_loop(self: Arc<Self>) {
         loop {
             self.loop_watchdog.tick();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.reconcile_certificates() => {}
-            }
+            self.reconcile_certificates().await;
             // Retry sooner while something is missing.
-            let pause = match self.certificates.last_error() {
-                Some(_) => self.config.certificates.interval.min(Duration::from_secs(2)),
-                None => self.config.certificates.interval,
-            };
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
-            }
+            let is_complete = self.certificates.lock().last_error.is_none();
+            let interval = self.config.certificates.interval;
+            let pause = if is_complete { interval } else { interval.min(Duration::from_secs(2)) };
+            tokio::time::sleep(pause).await;
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
     updater::UpdaterHandle,
     watermark::WatermarkHandle,
 };
-use crate::cluster::{clock::Clock, server::AdminServer};
+use crate::cluster::{clock::Clock, server::AdminServer, watch::WatchFactory};
 
 /// The controllers to run, each with its configuration.
 #[derive(Clone, Debug, Default)]
@@ -37,13 +37,16 @@ pub struct AllInOneConfig {
 }
 
 /// Controllers that run in one process.
-#[derive(Debug)]
 pub struct AllInOneHandle {
-    addresses: Vec<SocketAddr>,
-    recommender: Option<RecommenderHandle>,
-    updater: Option<UpdaterHandle>,
+    /// Addresses of metrics and probes.
+    pub addresses: Vec<SocketAddr>,
+    /// The recommender, if it is one of them.
+    pub recommender: Option<RecommenderHandle>,
+    /// The updater, if it is one of them.
+    pub updater: Option<UpdaterHandle>,
     admission: Option<AdmissionHandle>,
-    watermark: Option<WatermarkHandle>,
+    /// The watermark controller, if it is one of them.
+    pub watermark: Option<WatermarkHandle>,
     listeners: TaskGroup,
     /// Stopped with the last task that runs on it.
     _liveness: Liveness,
@@ -66,7 +69,7 @@ pub async fn start(
     clock: Clock,
 ) -> Result<AllInOneHandle> {
     config.validate()?;
-    let mut context = ControllerContext::for_all_in_one(clients.into(), clock)?;
+    let mut context = ControllerContext::new(clients.into(), clock, WatchFactory::shared)?;
     let mut listeners = Vec::new();
     for address in &config.addresses {
         listeners.push(context.liveness.bind(address).await?);
@@ -158,31 +161,6 @@ impl AllInOneConfig {
 }
 
 impl AllInOneHandle {
-    /// Addresses of metrics and probes.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// The recommender, if it is one of them.
-    pub const fn recommender(&self) -> Option<&RecommenderHandle> {
-        self.recommender.as_ref()
-    }
-
-    /// The updater, if it is one of them.
-    pub const fn updater(&self) -> Option<&UpdaterHandle> {
-        self.updater.as_ref()
-    }
-
-    /// The admission controller, if it is one of them.
-    pub const fn admission(&self) -> Option<&AdmissionHandle> {
-        self.admission.as_ref()
-    }
-
-    /// The watermark controller, if it is one of them.
-    pub const fn watermark(&self) -> Option<&WatermarkHandle> {
-        self.watermark.as_ref()
-    }
-
     /// Stops all of them at the same time, and then the listeners of metrics and probes.
     pub async fn stop(mut self) {
         tokio::join!(

@@ -10,7 +10,7 @@
 
 mod backends;
 mod checkpoint_saver;
-pub mod config;
+pub(crate) mod config;
 mod explanations;
 mod history_loader;
 mod leadership;
@@ -30,7 +30,6 @@ mod usage_ingest;
 mod watches;
 
 use std::{
-    fmt,
     net::SocketAddr,
     sync::{
         Arc,
@@ -104,7 +103,6 @@ pub struct Recommender {
     /// The Prometheus server, if usage or history is read from one.
     prometheus: Option<Arc<PrometheusHistory>>,
     permit: Permit,
-    /// Queue of statuses to write.
     status_queue: StatusQueue,
     metrics: RecommenderMetrics,
     health: RecommenderHealthMetrics,
@@ -112,9 +110,9 @@ pub struct Recommender {
     write_stats: Arc<WriteStats>,
     loop_watchdog: LoopWatchdog,
     health_reporter: HealthReporter,
-    /// Whether it was ever ready.
     was_ready: AtomicBool,
-    save_trigger: SaveTrigger,
+    /// Wakes the save loop before its interval ends.
+    save_trigger: Notify,
     /// Number of pods without usage in the last response.
     missing_pods: AtomicU64,
     /// Explanations to be written as annotations of VPAs.
@@ -123,33 +121,12 @@ pub struct Recommender {
     history_wanted: Notify,
     /// Signalled when a VPA appears whose target must be resolved.
     target_wanted: Notify,
-    /// Signalled when stored history was loaded.
     history_loaded: Notify,
     /// Whether the last attempt to read history failed.
     history_unreadable: AtomicBool,
     /// The leader term in which the data stored by the previous leader was taken over.
     takeover_term: watch::Sender<Option<Term>>,
     passes: watch::Sender<(u64, PassSummary)>,
-}
-
-/// Wakes the save loop before its interval ends.
-#[derive(Debug, Default)]
-struct SaveTrigger(Notify);
-
-impl SaveTrigger {
-    fn wake(&self) {
-        self.0.notify_one();
-    }
-
-    async fn triggered(&self) {
-        self.0.notified().await;
-    }
-}
-
-impl fmt::Debug for Recommender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recommender").field("name", &self.config.name).finish_non_exhaustive()
-    }
 }
 
 /// A running recommender.
@@ -196,13 +173,15 @@ impl Controller for Recommender {
             recommender.status_queue.run(stop.cancelled()).await;
         });
         let workers = &mut tasks.workers;
-        self.start_watches(&workers.shutdown_token(), workers.tasks());
+        self.watches.start(self, &workers.shutdown_token(), workers.tasks());
         self.start_loops(workers);
     }
 
     /// OOM kills observed since the last pass are counted and saved, because no other process will observe them.
     async fn drain(&self, deadline: Instant) {
-        self.ingest_remaining_ooms();
+        let now = self.clock.now();
+        self.ingest_ooms(now, true);
+        self.ingest_ooms(now, false);
         if self.may_write() {
             self.status_queue.drain(deadline).await;
             self.save_all().await;
@@ -254,19 +233,26 @@ impl Recommender {
 
     fn start_loops(self: &Arc<Self>, workers: &mut TaskGroup) {
         let this = || Arc::clone(self);
-        workers.spawn(|stop| this().run_target_lookup_loop(stop));
+        workers.spawn_cancellable(this().run_target_lookup_loop());
         match &self.history_source {
             Some(source) => {
-                workers.spawn(|stop| this().run_throttling_query_loop(Arc::clone(source), stop));
-                workers.spawn(|stop| this().run_prometheus_load_loop(Arc::clone(source), stop));
+                workers.spawn_cancellable(this().run_throttling_query_loop(Arc::clone(source)));
+                workers.spawn_cancellable(this().run_prometheus_load_loop(Arc::clone(source)));
             }
-            None => workers.spawn(|stop| this().run_storage_load_loop(stop)),
+            None => workers.spawn_cancellable(this().run_storage_load_loop()),
         }
-        workers.spawn(|stop| this().run_save_loop(stop));
-        workers.spawn(|stop| this().run_takeover_loop(stop));
-        workers.spawn_on(self.liveness.runtime(), |stop| this().run_heartbeat_loop(stop));
-        workers.spawn(|stop| this().check_explanations_allowed(stop));
-        workers.spawn(|stop| this().run_loop(stop));
+        workers.spawn_cancellable(this().run_save_loop());
+        workers.spawn_cancellable(this().run_takeover_loop());
+        workers.spawn_cancellable_on(self.liveness.runtime(), this().run_heartbeat_loop());
+        if self.config.compat == Compat::Plimsoll && !self.storage.is_in_cluster() {
+            let recommender = this();
+            workers.spawn_cancellable(async move {
+                let Self { explanations, client, config, storage, .. } = &*recommender;
+                let namespace = config.scope.only.as_deref();
+                explanations.check_allowed(client, namespace, storage.name()).await;
+            });
+        }
+        workers.spawn_cancellable(this().run_loop());
     }
 
     fn from_context(
@@ -331,7 +317,7 @@ impl Recommender {
             loop_watchdog: LoopWatchdog::default(),
             health_reporter,
             was_ready: AtomicBool::new(false),
-            save_trigger: SaveTrigger::default(),
+            save_trigger: Notify::new(),
             missing_pods: AtomicU64::new(0),
             explanations: Explanations::default(),
             history_wanted: Notify::new(),
@@ -341,12 +327,5 @@ impl Recommender {
             takeover_term: watch::Sender::new(None),
             passes: watch::Sender::new((0, PassSummary::default())),
         }))
-    }
-
-    /// Ingests the OOM kills since the last pass, which no other process will see.
-    fn ingest_remaining_ooms(&self) {
-        let now = self.clock.now();
-        self.ingest_ooms(now, true);
-        self.ingest_ooms(now, false);
     }
 }

@@ -9,7 +9,7 @@
 //! ```
 
 pub(crate) mod admission_health;
-pub mod config;
+pub(crate) mod config;
 pub(crate) mod decision_inputs;
 mod events;
 mod execute;
@@ -25,14 +25,13 @@ mod surges;
 mod unboost;
 mod watches;
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use kube::Client;
+use kube::{Api, Client};
 use plimsoll_core::types::Time;
 use tokio::{sync::watch, time::Instant};
 
-pub use self::pass::PassSummary;
 use self::{
     admission_health::AdmissionLog,
     config::UpdaterConfig,
@@ -44,6 +43,7 @@ use self::{
     unboost::UnboostTrigger,
     watches::{WatchStores, Watches},
 };
+pub use self::{config::AdmissionCheck, pass::PassSummary};
 use crate::{
     cluster::{
         cache::controllers::ControllerCache,
@@ -69,9 +69,11 @@ use crate::{
     },
     telemetry::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
 };
-use plimsoll_core::{types::compat::Compat, updater::guard::disruption_budget};
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::guard::{HeartbeatPolicy, disruption_budget},
+};
 
-/// The reporting component of events.
 const EVENT_COMPONENT: &str = "vpa-updater";
 /// How many conditions are written concurrently.
 const STATUS_WORKERS: usize = 4;
@@ -111,12 +113,6 @@ pub struct Updater {
     health_reporter: HealthReporter,
     quotas: Quotas,
     passes: watch::Sender<(u64, PassSummary)>,
-}
-
-impl fmt::Debug for Updater {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Updater").field("lease", &self.config.election.name).finish_non_exhaustive()
-    }
 }
 
 /// A running updater.
@@ -174,9 +170,16 @@ impl Controller for Updater {
             updater.status_queue.run(stop.cancelled()).await;
         });
         let workers = &mut tasks.workers;
-        self.start_watches(&workers.shutdown_token(), workers.tasks());
-        workers.spawn(|stop| this().discover_permissions(stop));
-        workers.spawn(|stop| this().run_heartbeat_poll_loop(stop));
+        self.watches.start(self, &workers.shutdown_token(), workers.tasks());
+        workers.spawn_cancellable(this().discover_permissions());
+        if self.config.settings.guards.heartbeat != HeartbeatPolicy::Ignore {
+            let (updater, config) = (this(), &self.config);
+            let leases = Api::namespaced(self.client.clone(), &config.heartbeat_namespace);
+            let interval = config.interval;
+            workers.spawn_cancellable(async move {
+                updater.heartbeats.run_poll_loop(leases, interval).await;
+            });
+        }
         workers.spawn(|stop| this().run_unboost_loop(stop));
         workers.spawn(|stop| this().run_loop(stop));
     }

@@ -5,6 +5,7 @@ pub mod text;
 
 use plimsoll_core::{api::role_health::RoleHealth, types::Time};
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 pub use self::checks::build_report;
 
@@ -79,6 +80,7 @@ pub struct StatusReport {
 }
 
 /// One role.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleReport {
@@ -87,29 +89,20 @@ pub struct RoleReport {
     /// Its Lease: namespace and name.
     pub lease: String,
     /// The leader; for an admission controller, the replica that last renewed the Lease.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
     /// Version of the leader, if it reports one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) renewed_seconds: Option<f64>,
     /// Seconds since its last pass ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub loop_age_seconds: Option<f64>,
     /// Number of objects that it manages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stale: Option<u64>,
     /// The state of the history, such as `loading` or `failed`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
     /// Until when the cluster-wide circuit breaker blocks all changes.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker_until: Option<Time>,
     /// Workloads whose updates are paused because their pods got worse.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_workloads: Option<u64>,
     /// Number of its ready pods.
     pub ready: usize,

@@ -85,16 +85,20 @@ pub trait VpaMetricsSource: Send + Sync {
     /// Visits a page of VPAs.
     fn vpas(
         &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(VpaRow<'_>),
-    ) -> Option<ObjectKey>;
+        _after: Option<&ObjectKey>,
+        _visit: &mut dyn FnMut(VpaRow<'_>),
+    ) -> Option<ObjectKey> {
+        None
+    }
 
     /// Visits the containers with a recommendation of a page of VPAs.
     fn containers(
         &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(ContainerRow<'_>),
-    ) -> Option<ObjectKey>;
+        _after: Option<&ObjectKey>,
+        _visit: &mut dyn FnMut(ContainerRow<'_>),
+    ) -> Option<ObjectKey> {
+        None
+    }
 
     /// Visits the restrictions on updates of a page of VPAs. Only updaters have any.
     fn updates(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use plimsoll_core::{types::ObjectKey, updater::guard::Regression};
+use strum::VariantArray as _;
 
 use super::{
     definition::{Definition, STEP_SECONDS, counter, gauge, histogram},
@@ -94,7 +95,7 @@ metric_families! {
             "plimsoll_updater_skipped_pods", "Pods that the last pass skipped, by reason."
         ).labels(&["reason"], "1 per reason")
         .absent("no pass has skipped a pod for this reason yet");
-        regressions: Family<Counter, 1>[Regression::ALL.len()] = counter(
+        regressions: Family<Counter, 1>[Regression::VARIANTS.len()] = counter(
             "plimsoll_updater_harm_total",
             "How often updated pods regressed, which pauses updates of their workload.",
         ).labels(&["harm"], "6");
@@ -133,7 +134,7 @@ impl UpdaterMetrics {
     /// Adds the families to a registry, with the regressions at zero, so that the first one is visible as an increase.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::register(registry);
-        for regression in Regression::ALL {
+        for regression in Regression::VARIANTS {
             metrics.regressions.with_labels([regression.as_str()]);
         }
         metrics

@@ -21,6 +21,7 @@ use plimsoll_core::{
     },
 };
 use serde_json::{Value, json};
+use strum::VariantNames as _;
 
 use super::{plimsoll, refused, text};
 use crate::{
@@ -359,7 +360,7 @@ fn the_sample_pod_report_follows_its_schema() {
     wrong["more"] = json!(1);
     assert_eq!(faults(&schema("explain-pod.v1.json"), &wrong).len(), 2);
     let reasons = &schema("explain-pod.v1.json")["properties"]["verdict"]["properties"]["reason"];
-    for word in SkipReason::NAMES {
+    for word in SkipReason::VARIANTS {
         let known = reasons["enum"].as_array().expect("a list");
         assert!(known.contains(&json!(word)), "{word} is not in the schema");
     }

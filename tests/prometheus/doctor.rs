@@ -150,7 +150,7 @@ async fn the_doctor_detects_every_labelling_and_its_flags_give_the_same_result()
         }
         // A flag without effect here is not suggested.
         assert!(!flags.iter().any(|flag| flag.contains("pod-label")), "{name}: {flags:?}");
-        let known = plimsoll::cli::flags::of_role("recommender");
+        let known = crate::support::flags::of_role("recommender");
         for flag in &flags {
             let name = flag.trim_start_matches("--").split('=').next().expect("a name");
             assert!(known.iter().any(|known| known.name == name), "{flag} is not a flag");

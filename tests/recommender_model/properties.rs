@@ -19,6 +19,7 @@ use plimsoll_core::{
     },
 };
 use proptest::prelude::*;
+use strum::VariantArray as _;
 
 use super::{HOUR, START, minute};
 use crate::support::tier;
@@ -105,11 +106,11 @@ fn event() -> impl Strategy<Value = HistoryEvent> {
 pub fn fixes() -> impl Strategy<Value = Fixes> {
     any::<u64>().prop_map(|bits| {
         let on = |index: usize| bits & (1 << index) != 0;
-        Fix::ALL
-            .into_iter()
+        Fix::VARIANTS
+            .iter()
             .enumerate()
             .filter(|(index, _)| on(*index))
-            .fold(Fixes::NONE, |fixes, (_, fix)| fixes.with(fix))
+            .fold(Fixes::NONE, |fixes, (_, fix)| fixes.with(*fix))
     })
 }
 

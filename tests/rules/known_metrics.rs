@@ -14,6 +14,7 @@ use promql_parser::{
     label::{MatchOp, Matcher},
     parser::{self, Expr, VectorSelector},
 };
+use strum::VariantNames as _;
 
 use super::{ROOT, alerts, rules};
 use crate::metrics;
@@ -53,10 +54,12 @@ impl KnownMetrics {
             }
         }
         known.read_documented();
+        let skipped = SkipReason::VARIANTS.iter().copied();
         let reasons = RecommendationReason::RESTRICTIONS.iter().map(|reason| reason.name());
-        let reasons = reasons.chain(SkipReason::NAMES).chain(RESTRICTIONS.map(Restriction::as_str));
+        let reasons =
+            reasons.chain(skipped.clone()).chain(RESTRICTIONS.map(Restriction::as_str));
         known.add("plimsoll_restricted_scaling", "reason", reasons);
-        known.add("plimsoll_updater_skipped_pods", "reason", SkipReason::NAMES);
+        known.add("plimsoll_updater_skipped_pods", "reason", skipped);
         let capping =
             [Restriction::WithinBounds, Restriction::UpscaleCapping, Restriction::DownscaleCapping];
         known.add("wpa_controller_restricted_scaling", "reason", capping.map(Restriction::as_str));

@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use plimsoll::cli::flags;
-
 use super::{alerts, known_metrics, known_metrics::KnownMetrics, rules, stems};
-use crate::docs::{generated, page};
+use crate::{
+    docs::{generated, page},
+    support::flags,
+};
 
 /// Folder of the runbooks.
 const RUNBOOKS: &str = "docs/runbooks";

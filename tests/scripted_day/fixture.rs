@@ -198,8 +198,8 @@ impl Fixture {
 
     /// Runs what is due, and scrapes.
     async fn step(&mut self) {
-        let recommender = self.running.recommender().expect("running");
-        let updater = self.running.updater().expect("running");
+        let recommender = self.running.recommender.as_ref().expect("running");
+        let updater = self.running.updater.as_ref().expect("running");
         let (mut advice, mut evictions) = (recommender.passes(), updater.passes());
         let before = (advice.borrow_and_update().0, evictions.borrow_and_update().0);
         // No pass is due in between, but replicas are still reconciled.
@@ -273,15 +273,15 @@ impl Fixture {
 
     /// The exported metrics.
     async fn page(&self) -> String {
-        let address = self.running.addresses()[0];
+        let address = self.running.addresses[0];
         let page = http_get(&format!("http://{address}/metrics")).await.expect("served");
         String::from_utf8_lossy(&page).into_owned()
     }
 
     /// Scrapes once nothing is in progress.
     async fn scrape(&mut self) {
-        let recommender = self.running.recommender().expect("running");
-        let watermark = self.running.watermark().expect("running");
+        let recommender = self.running.recommender.as_ref().expect("running");
+        let watermark = self.running.watermark.as_ref().expect("running");
         let patience = Duration::from_mins(1);
         wait::often(Duration::from_millis(3), patience, "nothing is in progress", || async {
             let is_done = watermark.is_idle() && recommender.pending_statuses() == 0;

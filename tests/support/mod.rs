@@ -21,6 +21,7 @@ pub mod certificates;
 pub mod clock;
 pub mod control_plane;
 pub mod cpu_time;
+pub mod flags;
 pub mod holding_proxy;
 pub mod hollow_nodes;
 pub mod http_get;

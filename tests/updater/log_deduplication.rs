@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, DeleteParams};
-use plimsoll::{cluster::clock::Clock, controllers::updater::config::AdmissionCheck};
+use plimsoll::{cluster::clock::Clock, controllers::updater::AdmissionCheck};
 use serde_json::{Value, json};
 
 use super::fixture::{

@@ -15,6 +15,7 @@ use plimsoll_core::{
         pod_status::{ContainerStatus, Termination},
     },
 };
+use strum::VariantNames as _;
 
 use super::{NOW, PassCase, ago, pod, recommended, steps};
 
@@ -186,10 +187,10 @@ fn persisted_annotations_have_distinct_keys() {
 
 #[test]
 fn skip_reason_names_are_unique() {
-    let mut names = SkipReason::NAMES.to_vec();
+    let mut names = SkipReason::VARIANTS.to_vec();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), SkipReason::NAMES.len());
+    assert_eq!(names.len(), SkipReason::VARIANTS.len());
     for skip in [
         SkipReason::Mode,
         SkipReason::Canary { until: NOW },
@@ -197,7 +198,7 @@ fn skip_reason_names_are_unique() {
         SkipReason::Failed,
     ] {
         assert!(
-            SkipReason::NAMES.contains(&skip.as_str()) && !skip.to_string().is_empty(),
+            SkipReason::VARIANTS.contains(&skip.as_str()) && !skip.to_string().is_empty(),
             "{skip:?}"
         );
     }

@@ -122,7 +122,8 @@ pub struct ValidationResult {
 }
 
 impl ValidationResult {
-    fn unreadable(error: &serde_json::Error) -> Self {
+    /// The result for an object that cannot be parsed.
+    pub fn unreadable(error: &serde_json::Error) -> Self {
         let detail = error.to_string();
         let error = FieldError {
             path: ".".into(),
@@ -180,7 +181,7 @@ pub fn validate(
 }
 
 /// Whether two objects have the same spec, byte for byte as the API server serializes it.
-fn has_same_spec(object: &[u8], other: &[u8]) -> bool {
+pub fn has_same_spec(object: &[u8], other: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Bare<'a> {
         #[serde(borrow)]

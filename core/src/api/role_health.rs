@@ -2,11 +2,13 @@
 
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The annotation with the health, as JSON.
 pub const ANNOTATION: &str = "plimsoll.dev/state";
 
 /// The health of a component at the last renewal of its Lease.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RoleHealth {
@@ -15,7 +17,6 @@ pub struct RoleHealth {
     /// The version of the program.
     pub version: String,
     /// When the last pass or reconcile ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_pass: Option<Time>,
     /// The interval between passes, in seconds.
     pub interval_seconds: f64,
@@ -24,10 +25,8 @@ pub struct RoleHealth {
     /// Number of objects without current data: no sample within 15 minutes, or a metric is not available.
     pub stale: u64,
     /// The state of the history, for components that have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<String>,
     /// Until when all updates are paused, because updates of several workloads failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker_until: Option<Time>,
     /// Number of workloads whose updates are paused because their pods regressed.
     pub held_workloads: u64,

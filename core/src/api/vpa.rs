@@ -5,6 +5,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use serde_with::skip_serializing_none;
+use strum::IntoStaticStr;
 
 use crate::{
     api::{ResourceList, ResourceName},
@@ -98,14 +100,13 @@ pub struct RecommenderSelector {
 }
 
 /// How recommendations are applied to pods.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdatePolicy {
     /// When recommendations are applied to pods. Defaults to Recreate.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub update_mode: Option<UpdateMode>,
     /// Pods are evicted only while at least this many are alive. If unset, the updater's flag applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
     /// Requirements that must all be met before a pod is evicted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -117,7 +118,19 @@ pub struct UpdatePolicy {
 }
 
 /// When recommendations are applied to pods.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    IntoStaticStr,
+)]
 pub enum UpdateMode {
     /// Never: the recommendation is only published.
     Off,
@@ -136,15 +149,8 @@ pub enum UpdateMode {
 
 impl UpdateMode {
     /// The name as in objects.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "Off",
-            Self::Initial => "Initial",
-            Self::Recreate => "Recreate",
-            Self::InPlaceOrRecreate => "InPlaceOrRecreate",
-            Self::InPlace => "InPlace",
-            Self::Auto => "Auto",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -177,6 +183,7 @@ pub struct ResourcePolicy {
 }
 
 /// The policy of one container.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerPolicy {
@@ -184,7 +191,6 @@ pub struct ContainerPolicy {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container_name: String,
     /// Whether the container is sized. Defaults to Auto.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<ContainerMode>,
     /// The minimum recommendation.
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
@@ -193,27 +199,20 @@ pub struct ContainerPolicy {
     #[serde(default, skip_serializing_if = "ResourceList::is_empty")]
     pub max_allowed: ResourceList,
     /// The resources that are sized: cpu, memory or both. Left out, both; an empty list means none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub controlled_resources: Option<Vec<ResourceName>>,
     /// Whether limits are scaled with the requests. If unset, they are, in their original proportion.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub controlled_values: Option<ControlledValues>,
     /// Memory is multiplied by at least this after an out-of-memory kill; 1 or more, rounded up to three decimals.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_bump_up_ratio: Option<Quantity>,
     /// Memory grows by at least this after an out-of-memory kill.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_min_bump_up: Option<Quantity>,
     /// Length of the windows that each contribute one memory peak.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub memory_aggregation_interval_seconds: Option<i32>,
     /// The number of such windows in the history.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub memory_aggregation_interval_count: Option<i64>,
     /// Extra resources while a pod starts; replaces the one for all containers.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_boost: Option<StartupBoost>,
 }
 
@@ -246,6 +245,7 @@ pub struct StartupBoost {
 }
 
 /// Extra CPU while a pod starts.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = json!([
@@ -263,13 +263,10 @@ pub struct CpuBoost {
     #[serde(rename = "type")]
     pub kind: BoostKind,
     /// The CPU is multiplied by this.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub factor: Option<i32>,
     /// This much is added to the CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub quantity: Option<Quantity>,
     /// How long the boost lasts after the pod became ready. Defaults to 0, which ends it immediately.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<i32>,
 }
 
@@ -283,17 +280,16 @@ pub enum BoostKind {
 }
 
 /// The observed state.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VerticalPodAutoscalerStatus {
     /// The latest recommendation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommendation>,
     /// The conditions of the object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The generation of the object that the status is based on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
 }
@@ -328,6 +324,7 @@ pub struct ContainerRecommendation {
 }
 
 /// A condition of the object.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -337,7 +334,6 @@ pub struct Condition {
     /// Status of the condition, one of True, False or Unknown.
     pub status: String,
     /// When the status last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
     /// Reason for the status, in CamelCase.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -346,7 +342,6 @@ pub struct Condition {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The generation of the object that the condition is based on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
 }

@@ -135,6 +135,7 @@ const fn is_zero(number: &i32) -> bool {
 }
 
 /// One metric and its watermarks. Only the block of its type is read.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricSpec {
@@ -142,51 +143,45 @@ pub struct MetricSpec {
     #[serde(rename = "type")]
     pub kind: String,
     /// A metric of the external metrics API, or a Prometheus query in an annotation.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalMetric>,
     /// The usage of a resource by pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceMetric>,
     /// The usage of a resource by one container of each pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<ContainerResourceMetric>,
 }
 
 /// A metric that belongs to no object in the cluster.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetric {
     /// The metric name.
     pub metric_name: String,
     /// Selects the series to sum. Required, but may be empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
     /// Replicas are added above this value. Defaults to the low watermark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
     /// Replicas are removed below this value. Defaults to the high watermark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
 }
 
 /// The usage of a resource by pods.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceMetric {
     /// Name of the resource, such as cpu.
     pub name: String,
     /// Selects the pods whose usage is summed. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
     /// Replicas are added above this value, in cores or bytes. Defaults to the low watermark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
     /// Replicas are removed below this value. Defaults to the high watermark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
 }
 
 /// The usage of a resource by one container of each pod.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerResourceMetric {
@@ -195,17 +190,15 @@ pub struct ContainerResourceMetric {
     /// Name of the container.
     pub container: String,
     /// Selects the pods whose usage is summed. Required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
     /// Replicas are added above this value, in cores or bytes. Defaults to the low watermark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
     /// Replicas are removed below this value. Defaults to the high watermark.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
 }
 
 /// An external service that recommends replicas.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecommenderSpec {
@@ -215,16 +208,13 @@ pub struct RecommenderSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target_type: String,
     /// High watermark in requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub high_watermark: Option<Quantity>,
     /// Low watermark in requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub low_watermark: Option<Quantity>,
     /// Additional settings in requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
     /// TLS settings of the connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<TlsConfig>,
 }
 
@@ -267,6 +257,7 @@ pub struct WatermarkPodAutoscalerStatus {
 }
 
 /// The current value of one metric. The blocks object and pods are only kept if other controllers wrote them.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricStatus {
@@ -274,29 +265,25 @@ pub struct MetricStatus {
     #[serde(rename = "type")]
     pub kind: String,
     /// Current value of an external metric, or as observed by a recommender.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalStatus>,
     /// Current usage of a resource by pods.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceStatus>,
     /// Current usage of a resource by one container of each pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub container_resource: Option<ContainerResourceStatus>,
 }
 
 /// The current value of an external metric.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalStatus {
     /// The metric name.
     pub metric_name: String,
     /// Selects the series that were summed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub metric_selector: Option<LabelSelector>,
     /// The value that was compared with the watermarks.
     pub current_value: Quantity,
     /// The current average per pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub current_average_value: Option<Quantity>,
 }
 

@@ -1,5 +1,7 @@
 //! The interface of storage backends: records to save, and the sink for loaded history.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Sample, SampleBatch, Snapshot};
 use crate::types::{ContainerKey, ObjectKey};
 
@@ -52,10 +54,12 @@ impl Record {
 }
 
 /// A record that was skipped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedRecord {
     /// The record, as far as it could be identified.
+    #[serde(rename = "what")]
     pub record: String,
     /// The reason, in one line.
+    #[serde(rename = "why")]
     pub reason: String,
 }

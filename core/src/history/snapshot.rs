@@ -2,6 +2,7 @@
 //! OOM bumps. Backends store it; only the recommender interprets it.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::types::Time;
 
@@ -97,51 +98,42 @@ pub struct Throttling {
 }
 
 /// The complete history of one container.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// Topmost scalable owner of the pods (`apps/Deployment/web`). A VPA that is recreated for the same target
     /// inherits the history by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Box<str>>,
     /// CPU usage.
     pub cpu: HistogramWeights,
     /// Memory peaks, including those of open windows.
     pub memory: HistogramWeights,
     /// CPU usage in standard buckets, if `cpu` uses others: for formats that only know standard buckets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_standard: Option<HistogramWeights>,
     /// Memory peaks in standard buckets and without open windows, if `memory` differs from that: for formats that
     /// only know standard buckets and whose readers would count open windows twice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_closed: Option<HistogramWeights>,
     /// Peaks of the largest replica, one per window, if per-replica peaks are enabled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<HistogramWeights>,
     /// The open window of `fleet`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet_window: Option<ReplicaState>,
     /// Number and time range of the CPU samples.
     pub cpu_seen: SampleStats,
     /// Number and time range of the memory samples.
     pub memory_seen: SampleStats,
     /// Half-lives of the weights, which mean nothing without them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half_lives: Option<HalfLives>,
     /// When this history began.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
     /// When this container was last part of a live pod.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_alive: Option<Time>,
     /// State of the pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaState>,
     /// The largest recent OOM bump.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<OomBump>,
     /// CPU throttling, if it was measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
     /// Whether the history before `created` has been loaded from the server completely. If so, a later load only
     /// queries what came since.

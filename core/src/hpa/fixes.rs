@@ -1,9 +1,11 @@
 //! Named fixes: deviations from upstream, each enabled or disabled by name.
 
-use std::{fmt, str::FromStr};
+use strum::{Display, EnumString};
 
 /// A deviation from upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
+#[cfg_attr(test, derive(strum::VariantArray))]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown_fix)]
 #[repr(u8)]
 pub enum Fix {
     /// Pods that match the selector but are not owned by the target are ignored, with their samples.
@@ -41,65 +43,8 @@ pub enum Fix {
     MessagesStandStill,
 }
 
-impl Fix {
-    /// All fixes.
-    pub const ALL: [Self; 16] = [
-        Self::OnlyOwnPodsCount,
-        Self::SurgePodsDoNotCount,
-        Self::WindowOnlyHolds,
-        Self::TerminatingPodsAreNotReady,
-        Self::UnreadyWorkloadHolds,
-        Self::ActuatedRequestsCount,
-        Self::ContainersWithoutRequestAreLeftOut,
-        Self::EndedPodsDoNotCount,
-        Self::ProposalsSaturate,
-        Self::NegativeIsUnknown,
-        Self::NoMetricHolds,
-        Self::PolicyLeavesZero,
-        Self::MemorySurvivesRestart,
-        Self::NewObjectNewMemory,
-        Self::ManualChangeStays,
-        Self::MessagesStandStill,
-    ];
-
-    /// The name used on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::OnlyOwnPodsCount => "only-own-pods-count",
-            Self::SurgePodsDoNotCount => "surge-pods-do-not-count",
-            Self::WindowOnlyHolds => "window-only-holds",
-            Self::TerminatingPodsAreNotReady => "terminating-pods-are-not-ready",
-            Self::UnreadyWorkloadHolds => "unready-workload-holds",
-            Self::ActuatedRequestsCount => "actuated-requests-count",
-            Self::ContainersWithoutRequestAreLeftOut => "containers-without-request-are-left-out",
-            Self::EndedPodsDoNotCount => "ended-pods-do-not-count",
-            Self::ProposalsSaturate => "proposals-saturate",
-            Self::NegativeIsUnknown => "negative-is-unknown",
-            Self::NoMetricHolds => "no-metric-holds",
-            Self::PolicyLeavesZero => "policy-leaves-zero",
-            Self::MemorySurvivesRestart => "memory-survives-restart",
-            Self::NewObjectNewMemory => "new-object-new-memory",
-            Self::ManualChangeStays => "manual-change-stays",
-            Self::MessagesStandStill => "messages-stand-still",
-        }
-    }
-}
-
-impl fmt::Display for Fix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Fix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|fix| fix.name() == text)
-            .ok_or_else(|| format!("unknown fix `{text}` of the HorizontalPodAutoscaler"))
-    }
+fn unknown_fix(text: &str) -> String {
+    format!("unknown fix `{text}` of the HorizontalPodAutoscaler")
 }
 
 /// A set of fixes. All are on by default.
@@ -145,13 +90,15 @@ impl FromIterator<Fix> for Fixes {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantArray as _;
+
     use super::*;
 
     #[test]
     fn every_fix_has_a_unique_name_and_bit() {
         let mut set = Fixes::UPSTREAM;
-        for fix in Fix::ALL {
-            assert_eq!(fix.name().parse(), Ok(fix));
+        for &fix in Fix::VARIANTS {
+            assert_eq!(fix.to_string().parse(), Ok(fix));
             assert!(!set.has(fix));
             set = set.with(fix);
             assert!(set.has(fix) && !Fixes::ALL.without(fix).has(fix));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{
     fixes::{Fix, Fixes},
@@ -32,14 +33,13 @@ pub struct ScaleEvent {
 }
 
 /// The persisted state of one object.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HpaState {
     /// The UID of the object, to detect that it was recreated under the same name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Past recommendations; `None` before the first pass that read a scale.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendations: Option<Vec<Recommendation>>,
     /// Changes that added replicas.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -4,21 +4,23 @@ use std::{fmt, time::Duration};
 
 use crate::{history::OomBump, types::Time};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+use strum::{Display, IntoStaticStr};
 
 use super::{policy::Cap, throttling::Throttled};
 
 /// Explains the recommendation of one container.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// CPU, if it is recommended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ResourceExplanation>,
     /// Memory, if it is recommended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ResourceExplanation>,
 }
 
 /// Explains the estimates of one resource. CPU is in millicores, memory in bytes.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceExplanation {
@@ -33,13 +35,10 @@ pub struct ResourceExplanation {
     /// The policy's minimum and maximum.
     pub cap: Cap,
     /// The maximum of the upper bound as a multiple of the target, if set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper_bound_factor: Option<f64>,
     /// The measured CPU throttling and the factor that CPU is multiplied by after the margin, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<Throttled>,
     /// The latest OOM bump that is still in the history.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bump: Option<OomBump>,
     /// The estimate of the lower bound.
     pub lower: EstimateStep,
@@ -50,6 +49,7 @@ pub struct ResourceExplanation {
 }
 
 /// The samples that a recommendation is based on.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
@@ -58,10 +58,8 @@ pub struct Evidence {
     /// Number of samples.
     pub samples: u64,
     /// Time of the earliest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Time>,
     /// Time of the latest sample.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Time>,
     /// Seconds that count as one unit of confidence if they have one sample per minute.
     pub interval: f64,
@@ -115,6 +113,7 @@ pub struct Rounding {
 }
 
 /// Explains one of the three estimates.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EstimateStep {
@@ -123,10 +122,8 @@ pub struct EstimateStep {
     /// Its value in the histogram, in cores or bytes.
     pub read: f64,
     /// Its value in the histogram of the largest replicas, if that is larger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_replica: Option<f64>,
     /// The confidence factor of a bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stretch: Option<ConfidenceFactor>,
     /// The stage that decided the result.
     pub decided_by: RecommendationReason,
@@ -142,8 +139,11 @@ pub struct ConfidenceFactor {
 }
 
 /// The stage that decided an estimate. Metrics, conditions and events use the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RecommendationReason {
     /// There are no samples: the result is the floor.
     NoData,
@@ -184,27 +184,8 @@ impl RecommendationReason {
     ];
 
     /// The name in metrics, conditions, events and explanations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoData => "no_data",
-            Self::Usage => "usage",
-            Self::OomBump => "oom_bump",
-            Self::LargestReplica => "largest_replica",
-            Self::Throttling => "throttling",
-            Self::Floor => "floor",
-            Self::UpperBoundFactor => "upper_bound_factor",
-            Self::MinAllowed => "min_allowed",
-            Self::MaxAllowed => "max_allowed",
-            Self::GlobalMaxAllowed => "global_max_allowed",
-            Self::NodeCap => "node_cap",
-            Self::PodCap => "pod_cap",
-        }
-    }
-}
-
-impl fmt::Display for RecommendationReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -2,6 +2,7 @@
 //! on, and the configured maximum.
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{
     explanation::{Explanation, RecommendationReason, ResourceExplanation},
@@ -24,13 +25,12 @@ pub struct PodCapacity {
 }
 
 /// The effective limits of one pod.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodLimits {
     /// CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ResourceLimit>,
     /// Memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ResourceLimit>,
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::types::quantity::Quantity;
 
@@ -10,13 +11,12 @@ use crate::types::quantity::Quantity;
 pub const EVERY_CONTAINER: &str = "*";
 
 /// Amounts by resource. A missing amount means unspecified, not 0.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceAmounts {
     /// CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Quantity>,
     /// Memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Quantity>,
 }
 
@@ -94,14 +94,13 @@ pub fn policy_for<'a>(
 }
 
 /// The minimum and maximum of a recommendation.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cap {
     /// The minimum.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Quantity>,
     /// The maximum, which takes precedence over the minimum.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Quantity>,
     /// Whether the maximum is the cluster-wide one instead of the policy's.
     pub max_is_global: bool,

@@ -1,7 +1,7 @@
 //! Detects a wrong system clock by comparing it with the times in the stored histories, before a stored history is
 //! discarded because of its age. Clocks of nodes can be wrong after boot until NTP has set them.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use crate::{history::SampleStats, types::Time};
 
@@ -38,24 +38,17 @@ pub struct ClockEvidence {
 }
 
 /// Why the clock is doubted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockDoubt {
     /// The API server's clock differs.
+    #[error("the API server's clock shows {server}")]
     ServerDisagrees {
         /// The time of the API server's clock.
         server: Time,
     },
     /// Nearly all records look expired or written in the future, and the time is not confirmed.
+    #[error("the time is not confirmed yet")]
     Unconfirmed,
-}
-
-impl fmt::Display for ClockDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ServerDisagrees { server } => write!(f, "the API server's clock shows {server}"),
-            Self::Unconfirmed => f.write_str("the time is not confirmed yet"),
-        }
-    }
 }
 
 impl StoredTimes {

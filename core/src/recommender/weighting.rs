@@ -1,11 +1,12 @@
 //! The weight of samples of a stored history.
 
-use std::{fmt, str::FromStr};
+use strum::{Display, EnumString};
 
 use crate::types::compat::Compat;
 
 /// The weight of a stored sample relative to a live one (`--history-weighting`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_weighting)]
 pub enum HistoryWeighting {
     /// Each sample counts once, whatever time it covers; OOM kills do not count. Eight days with one sample per hour
     /// have the weight of half an hour of live samples.
@@ -23,30 +24,8 @@ impl HistoryWeighting {
             Compat::Plimsoll => Self::Duration,
         }
     }
-
-    /// The value of the flag.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Upstream => "upstream",
-            Self::Duration => "duration",
-        }
-    }
 }
 
-impl fmt::Display for HistoryWeighting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for HistoryWeighting {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "upstream" => Ok(Self::Upstream),
-            "duration" => Ok(Self::Duration),
-            other => Err(format!("unknown weighting `{other}`; use `duration` or `upstream`")),
-        }
-    }
+fn unknown_weighting(text: &str) -> String {
+    format!("unknown weighting `{text}`; use `duration` or `upstream`")
 }

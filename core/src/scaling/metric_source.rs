@@ -11,7 +11,8 @@ use super::{
 pub type Milli = i64;
 
 /// The type of a metric source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum MetricSourceType {
     /// A metric of the external metrics API.
     External,
@@ -27,14 +28,8 @@ pub enum MetricSourceType {
 
 impl MetricSourceType {
     /// The label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::External => "external",
-            Self::Prometheus => "prometheus",
-            Self::Resource => "resource",
-            Self::ContainerResource => "container_resource",
-            Self::Recommender => "recommender",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{
     api::{ResourceList, ResourceName},
@@ -101,18 +102,17 @@ pub struct ResizeRestarts {
 }
 
 /// Requests and limits. `None` differs from an empty list: a JSON patch must add the list first.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// `resources.requests`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<ResourceList>,
     /// `resources.limits`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<ResourceList>,
 }
 
 /// The QoS class of a pod. The kubelet evicts lower classes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::Display)]
 pub enum QosClass {
     /// No container has a request or limit.
     BestEffort,
@@ -120,17 +120,6 @@ pub enum QosClass {
     Burstable,
     /// Every container has CPU and memory limits equal to its requests.
     Guaranteed,
-}
-
-impl QosClass {
-    /// The name in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::BestEffort => "BestEffort",
-            Self::Burstable => "Burstable",
-            Self::Guaranteed => "Guaranteed",
-        }
-    }
 }
 
 static NO_RESOURCES: ResourceList = ResourceList::EMPTY;

@@ -1,7 +1,5 @@
 //! Checks whether a pod fits the ResourceQuotas of its namespace.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::{
@@ -78,7 +76,8 @@ pub enum PodOperation {
 }
 
 /// A quota that would be exceeded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("ResourceQuota {quota} would be exceeded: {wanted} more {resource} needed, {left} left")]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaExceeded {
     /// Name of the ResourceQuota.
@@ -148,14 +147,4 @@ pub fn ensure_quota(
         return Err(SizingError::QuotaExceeded { excess: Box::new(excess) });
     }
     Ok(())
-}
-
-impl fmt::Display for QuotaExceeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { quota, resource, wanted, left } = self;
-        write!(
-            f,
-            "ResourceQuota {quota} would be exceeded: {wanted} more {resource} needed, {left} left"
-        )
-    }
 }

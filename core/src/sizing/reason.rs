@@ -1,8 +1,9 @@
 //! Why a pod gets its resources, or why it cannot be sized: data that explanations, annotations and metrics print.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use serde::Serialize;
+use strum::{Display, IntoStaticStr};
 
 use super::{api_validation::Violation, pod::QosClass, quota::QuotaExceeded};
 use crate::{api::ResourceName, types::quantity::Quantity};
@@ -49,8 +50,9 @@ pub enum ResourceField {
 }
 
 /// An input that a proportional limit needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Display)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum MissingInput {
     /// The current limit of the container.
     OriginalLimit,
@@ -59,8 +61,11 @@ pub enum MissingInput {
 }
 
 /// A rule that caps amounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Display, IntoStaticStr,
+)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "snake_case")]
 pub enum CapRule {
     /// `minAllowed` of the container policy.
     MinAllowed,
@@ -69,12 +74,16 @@ pub enum CapRule {
     /// The container's limit, if limits are not changed.
     ContainerLimit,
     /// `min` of a LimitRange for containers.
+    #[strum(serialize = "limit_range_min")]
     RangeMin,
     /// `max` of a LimitRange for containers.
+    #[strum(serialize = "limit_range_max")]
     RangeMax,
     /// `min` of a LimitRange for pods.
+    #[strum(serialize = "pod_limit_range_min")]
     PodRangeMin,
     /// `max` of a LimitRange for pods.
+    #[strum(serialize = "pod_limit_range_max")]
     PodRangeMax,
     /// `maxLimitRequestRatio` of a LimitRange.
     LimitRequestRatio,
@@ -85,34 +94,9 @@ pub enum CapRule {
 }
 
 impl CapRule {
-    /// All rules.
-    pub const ALL: [Self; 10] = [
-        Self::MinAllowed,
-        Self::MaxAllowed,
-        Self::ContainerLimit,
-        Self::RangeMin,
-        Self::RangeMax,
-        Self::PodRangeMin,
-        Self::PodRangeMax,
-        Self::LimitRequestRatio,
-        Self::QosClass,
-        Self::BoostMax,
-    ];
-
     /// The label value in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MinAllowed => "min_allowed",
-            Self::MaxAllowed => "max_allowed",
-            Self::ContainerLimit => "container_limit",
-            Self::RangeMin => "limit_range_min",
-            Self::RangeMax => "limit_range_max",
-            Self::PodRangeMin => "pod_limit_range_min",
-            Self::PodRangeMax => "pod_limit_range_max",
-            Self::LimitRequestRatio => "limit_request_ratio",
-            Self::QosClass => "qos_class",
-            Self::BoostMax => "boost_max",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The text in upstream's pod annotation, if upstream mentions the rule.
@@ -143,21 +127,6 @@ impl SizingReason {
                 "{resource}: failed to keep limit to request ratio; capping limit to int64"
             )),
         }
-    }
-}
-
-impl fmt::Display for MissingInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::OriginalLimit => "originalLimit",
-            Self::RecommendedRequest => "recommendedRequest",
-        })
-    }
-}
-
-impl fmt::Display for CapRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -205,7 +174,7 @@ pub enum SizingError {
         excess: Box<QuotaExceeded>,
     },
     /// The QoS class of a pod is fixed when it is created, so a resize must not change it.
-    #[error("a resize would change the QoS class from {} to {}, which is not allowed", from.as_str(), to.as_str())]
+    #[error("a resize would change the QoS class from {from} to {to}, which is not allowed")]
     QosWouldChange {
         /// The current class.
         from: QosClass,

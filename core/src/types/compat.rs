@@ -1,9 +1,10 @@
 //! Compatibility with upstream: the two modes, and the named fixes in which they differ.
 
-use std::{fmt, str::FromStr};
+use strum::{Display, EnumString, VariantArray, VariantNames};
 
 /// The compatibility mode.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_mode)]
 pub enum Compat {
     /// The numbers, writes and actions of the upstream release, including its defects.
     Upstream,
@@ -12,30 +13,15 @@ pub enum Compat {
     Plimsoll,
 }
 
-impl Compat {
-    /// The name of the mode in flags.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Upstream => "upstream",
-            Self::Plimsoll => "plimsoll",
-        }
-    }
+fn unknown_mode(text: &str) -> String {
+    format!("unknown mode `{text}`; use `upstream` or `plimsoll`")
 }
 
-impl FromStr for Compat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "upstream" => Ok(Self::Upstream),
-            "plimsoll" => Ok(Self::Plimsoll),
-            other => Err(format!("unknown mode `{other}`; use `upstream` or `plimsoll`")),
-        }
-    }
-}
-
-/// A fix that can change a result. Each has a row in `docs/compatibility.md` and can be disabled by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A fix that can change a result. Each has a row in `docs/compatibility.md`, in this order, and can be disabled by name.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Display, EnumString, VariantArray, VariantNames,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown_fix)]
 #[repr(u8)]
 pub enum Fix {
     /// The open memory window of each pod is saved (W2).
@@ -124,117 +110,9 @@ pub enum Fix {
     UnchangedSpecIsAccepted,
 }
 
-impl Fix {
-    /// All fixes, in the order of the table in the documentation.
-    pub const ALL: [Self; 42] = [
-        Self::MemoryWindowsSurviveRestart,
-        Self::ExactWeightsSurviveRestart,
-        Self::StaleContainersLeave,
-        Self::MemoryOnlyHistoryCounts,
-        Self::ZeroSampleKeepsWindowOpen,
-        Self::RemovedOverrideRestoresDefault,
-        Self::OomKeepsSampleOrder,
-        Self::OomBumpRestsOnObservation,
-        Self::KillsInDowntimeCount,
-        Self::BoostSamplesStayOut,
-        Self::FutureSamplesAreRefused,
-        Self::PodRangeSparesOthers,
-        Self::PodRangeIsMet,
-        Self::UnlimitedContainersObeyRangeMax,
-        Self::LimitsObeyRanges,
-        Self::RequestsOnlyStaysBurstable,
-        Self::BoostTakesDefaultLimitAlong,
-        Self::BoostOfNothingIsNone,
-        Self::BoostNeverLowers,
-        Self::BoostInModeOff,
-        Self::OnlyReadyPodsAreAlive,
-        Self::UnknownOwnersHaveReplicas,
-        Self::BoostLiftsUnboostOnly,
-        Self::ResizeTimeoutsByCondition,
-        Self::DeferredResizesWait,
-        Self::InfeasibleResizesExpire,
-        Self::ResizeRenewsAge,
-        Self::RequirementsHoldEvictionsOnly,
-        Self::OnlyPossibleResizes,
-        Self::NoRecommendationNoUpdate,
-        Self::NoSourceHolds,
-        Self::BoundsHoldWithoutMetrics,
-        Self::ReadinessDelayEnds,
-        Self::UnreadyPodsAreUnavailable,
-        Self::ZeroKeepsReplicas,
-        Self::CappingIsShownRight,
-        Self::FirstPassIsNoChange,
-        Self::MissingPodsForceNothing,
-        Self::ReplicasAreCountedExactly,
-        Self::SurgePodsDoNotCount,
-        Self::DryRunTakesNoTime,
-        Self::UnchangedSpecIsAccepted,
-    ];
-
-    /// The name in `--disable-fix`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MemoryWindowsSurviveRestart => "memory-windows-survive-restart",
-            Self::ExactWeightsSurviveRestart => "exact-weights-survive-restart",
-            Self::StaleContainersLeave => "stale-containers-leave",
-            Self::MemoryOnlyHistoryCounts => "memory-only-history-counts",
-            Self::ZeroSampleKeepsWindowOpen => "zero-sample-keeps-window-open",
-            Self::RemovedOverrideRestoresDefault => "removed-override-restores-default",
-            Self::OomKeepsSampleOrder => "oom-keeps-sample-order",
-            Self::OomBumpRestsOnObservation => "oom-bump-rests-on-observation",
-            Self::KillsInDowntimeCount => "kills-in-downtime-count",
-            Self::BoostSamplesStayOut => "boost-samples-stay-out",
-            Self::FutureSamplesAreRefused => "future-samples-are-refused",
-            Self::PodRangeSparesOthers => "pod-range-spares-others",
-            Self::PodRangeIsMet => "pod-range-is-met",
-            Self::UnlimitedContainersObeyRangeMax => "unlimited-containers-obey-range-max",
-            Self::LimitsObeyRanges => "limits-obey-ranges",
-            Self::RequestsOnlyStaysBurstable => "requests-only-stays-burstable",
-            Self::BoostTakesDefaultLimitAlong => "boost-takes-default-limit-along",
-            Self::BoostOfNothingIsNone => "boost-of-nothing-is-none",
-            Self::BoostNeverLowers => "boost-never-lowers",
-            Self::BoostInModeOff => "boost-in-mode-off",
-            Self::OnlyReadyPodsAreAlive => "only-ready-pods-are-alive",
-            Self::UnknownOwnersHaveReplicas => "unknown-owners-have-replicas",
-            Self::BoostLiftsUnboostOnly => "boost-lifts-unboost-only",
-            Self::ResizeTimeoutsByCondition => "resize-timeouts-by-condition",
-            Self::DeferredResizesWait => "deferred-resizes-wait",
-            Self::InfeasibleResizesExpire => "infeasible-resizes-expire",
-            Self::ResizeRenewsAge => "resize-renews-age",
-            Self::RequirementsHoldEvictionsOnly => "requirements-hold-evictions-only",
-            Self::OnlyPossibleResizes => "only-possible-resizes",
-            Self::NoRecommendationNoUpdate => "no-recommendation-no-update",
-            Self::NoSourceHolds => "no-source-holds",
-            Self::BoundsHoldWithoutMetrics => "bounds-hold-without-metrics",
-            Self::ReadinessDelayEnds => "readiness-delay-ends",
-            Self::UnreadyPodsAreUnavailable => "unready-pods-are-unavailable",
-            Self::ZeroKeepsReplicas => "zero-keeps-replicas",
-            Self::CappingIsShownRight => "capping-is-shown-right",
-            Self::FirstPassIsNoChange => "first-pass-is-no-change",
-            Self::MissingPodsForceNothing => "missing-pods-force-nothing",
-            Self::ReplicasAreCountedExactly => "replicas-are-counted-exactly",
-            Self::SurgePodsDoNotCount => "surge-pods-do-not-count",
-            Self::DryRunTakesNoTime => "dry-run-takes-no-time",
-            Self::UnchangedSpecIsAccepted => "unchanged-spec-is-accepted",
-        }
-    }
-}
-
-impl fmt::Display for Fix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Fix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|fix| fix.name() == text).ok_or_else(|| {
-            let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown fix `{text}`; the fixes are {known}")
-        })
-    }
+fn unknown_fix(text: &str) -> String {
+    let known = <Fix as VariantNames>::VARIANTS.join(", ");
+    format!("unknown fix `{text}`; the fixes are {known}")
 }
 
 /// The set of enabled fixes.
@@ -249,7 +127,9 @@ impl Fixes {
     pub fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::NONE,
-            Compat::Plimsoll => Fix::ALL.into_iter().fold(Self::NONE, Self::with),
+            Compat::Plimsoll => {
+                <Fix as VariantArray>::VARIANTS.iter().copied().fold(Self::NONE, Self::with)
+            }
         }
     }
 
@@ -283,14 +163,12 @@ mod tests {
 
     #[test]
     fn every_fix_has_a_unique_name_and_can_be_disabled_separately() {
-        for fix in Fix::ALL {
-            assert_eq!(fix.name().parse::<Fix>(), Ok(fix));
+        let all = <Fix as VariantArray>::VARIANTS;
+        for &fix in all {
+            assert_eq!(fix.to_string().parse(), Ok(fix));
             let without = Fixes::for_compat(Compat::Plimsoll).without(fix);
             assert!(!without.has(fix));
-            assert_eq!(
-                Fix::ALL.into_iter().filter(|other| without.has(*other)).count(),
-                Fix::ALL.len() - 1
-            );
+            assert_eq!(all.iter().filter(|other| without.has(**other)).count(), all.len() - 1);
             assert!(!Fixes::for_compat(Compat::Upstream).has(fix));
         }
     }

@@ -1,9 +1,12 @@
 //! Why a pod is not updated: a closed list, with the same names in metrics, conditions, events and explanations.
 
+use strum::{IntoStaticStr, VariantNames};
+
 use crate::types::Time;
 
 /// Why a pod is not updated. Its text is the message for conditions and explanations.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum SkipReason {
     /// The update mode of the VPA does not update running pods.
     #[error("the update mode does not update running pods")]
@@ -31,6 +34,7 @@ pub enum SkipReason {
     },
     /// Its requests are within bounds, and it is too young to be updated for a smaller difference.
     #[error("its requests are within bounds, and it is too young for a smaller update until {}", second_of(*.until))]
+    #[strum(serialize = "young")]
     TooYoung {
         /// When it will be old enough.
         until: Time,
@@ -68,6 +72,7 @@ pub enum SkipReason {
     Starting,
     /// The pod was evicted, but is still listed.
     #[error("it was already evicted")]
+    #[strum(serialize = "leaving")]
     Terminating,
     /// The API server does not support in-place resize.
     #[error("the API server does not support in-place resize")]
@@ -140,9 +145,11 @@ pub enum SkipReason {
     },
     /// Recent evictions had no observed effect.
     #[error("recent evictions had no observed effect")]
+    #[strum(serialize = "unproven")]
     EffectUnproven,
     /// Another writer overwrote the recommended values.
     #[error("another writer overwrote the recommended values")]
+    #[strum(serialize = "rewritten")]
     ExternallyOverwritten,
     /// The hourly change budget of the namespace is exhausted.
     #[error("the hourly change budget of the namespace is exhausted")]
@@ -161,74 +168,19 @@ pub enum SkipReason {
     Failed,
     /// The state could not be persisted before the change.
     #[error("the state could not be persisted before the change")]
+    #[strum(serialize = "not_booked")]
     PersistFailed,
     /// The pass ended before the pod was processed.
     #[error("the pass ended before the pod was processed")]
     PassEnded,
 }
 
-/// Names each variant in metrics, conditions and reports.
-macro_rules! names {
-    ($($variant:ident $name:literal,)*) => {
-        impl SkipReason {
-            /// All names, for tables and metrics.
-            pub const NAMES: [&'static str; 43] = [$($name),*];
-
-            /// The name in metrics, conditions and reports.
-            pub const fn as_str(&self) -> &'static str {
-                match self { $(Self::$variant { .. } => $name,)* }
-            }
-        }
-    };
-}
-
-names! {
-    Mode "mode",
-    GateClosed "gate_closed",
-    NoController "no_controller",
-    NoRecommendation "no_recommendation",
-    Unsizeable "unsizeable",
-    QuotaExceeded "quota_exceeded",
-    NearTarget "near_target",
-    TooYoung "young",
-    AgeUnknown "age_unknown",
-    Requirements "requirements",
-    Boosted "boosted",
-    BelowMinReplicas "below_min_replicas",
-    ReplicasUnknown "replicas_unknown",
-    Budget "budget",
-    Starting "starting",
-    Terminating "leaving",
-    NoResize "no_resize",
-    NothingToWrite "nothing_to_write",
-    QosWouldChange "qos_would_change",
-    ResizeProposed "resize_proposed",
-    ResizeDeferred "resize_deferred",
-    ResizeInProgress "resize_in_progress",
-    ResizeError "resize_error",
-    Infeasible "infeasible",
-    AdmissionUnready "admission_unready",
-    HistoryNotLoaded "history_not_loaded",
-    RecommendationsStale "recommendations_stale",
-    HeartbeatUnknown "heartbeat_unknown",
-    HeartbeatAwaited "heartbeat_awaited",
-    OutsideWindow "outside_window",
-    CoolDown "cool_down",
-    Canary "canary",
-    BreakerOpen "breaker_open",
-    ClusterBreakerOpen "cluster_breaker_open",
-    EffectUnproven "unproven",
-    ExternallyOverwritten "rewritten",
-    NamespaceBudget "namespace_budget",
-    ClusterBudget "cluster_budget",
-    Surging "surging",
-    DisruptionBudget "disruption_budget",
-    Failed "failed",
-    PersistFailed "not_booked",
-    PassEnded "pass_ended",
-}
-
 impl SkipReason {
+    /// The name in metrics, conditions and reports.
+    pub fn as_str(&self) -> &'static str {
+        self.into()
+    }
+
     /// The reasons of pods that need no update.
     const NEEDS_NO_UPDATE: [&'static str; 8] = [
         "mode",
@@ -271,7 +223,7 @@ impl SkipReason {
 
     /// Names of all reasons that block a needed update.
     pub fn restriction_names() -> impl Iterator<Item = &'static str> {
-        Self::NAMES.into_iter().filter(|name| !Self::NEEDS_NO_UPDATE.contains(name))
+        Self::VARIANTS.iter().copied().filter(|name| !Self::NEEDS_NO_UPDATE.contains(name))
     }
 }
 

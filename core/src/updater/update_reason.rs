@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// Why a pod needs an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum UpdateReason {
     /// A container was OOM killed recently, soon after its start.
     QuickOom,
@@ -26,12 +27,8 @@ pub enum UpdateReason {
 
 impl UpdateReason {
     /// The value in metrics and reports.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::QuickOom => "quick_oom",
-            Self::OutsideRange => "outside_range",
-            Self::Drift => "drift",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -10,12 +10,12 @@ use crate::{
         Exit,
         explain::{parse_object_name, resolve_object},
         go_values,
-        one_shot::{KubeconfigArgs, Spinner, block_on},
+        one_shot::{Spinner, block_on},
         output::{self, CliError, escape_to_one_line},
         terminal::Terminal,
     },
     controllers::{
-        runtime::command_client::Cluster,
+        runtime::command_client::{self, Cluster, ClusterOptions},
         watermark::dry_run::{self, DryRunSetting, ObjectSelection},
     },
 };
@@ -74,7 +74,7 @@ struct SelectionArgs {
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
-    kubeconfig: KubeconfigArgs,
+    kubeconfig: ClusterOptions,
 }
 
 #[derive(Debug, Args)]
@@ -101,7 +101,7 @@ struct RevertArgs {
     #[arg(long, short = 'f', value_name = "FILE", value_parser = go_values::path())]
     csv_file: PathBuf,
     #[command(flatten)]
-    kubeconfig: KubeconfigArgs,
+    kubeconfig: ClusterOptions,
 }
 
 impl SelectionArgs {
@@ -256,13 +256,14 @@ fn text(path: &std::path::Path) -> Result<String, CliError> {
 
 /// Connects to the cluster and runs `work`.
 fn with_cluster<T>(
-    kubeconfig: &KubeconfigArgs,
+    kubeconfig: &ClusterOptions,
     terminal: &Terminal,
     work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     block_on(async {
         let spinner = Spinner::start(terminal, "connecting to the cluster");
-        let cluster = kubeconfig.connect(USER_AGENT).await?;
+        let cluster = command_client::connect(kubeconfig, USER_AGENT).await;
+        let cluster = cluster.map_err(CliError::failed)?;
         drop(spinner);
         work(cluster).await
     })

@@ -3,7 +3,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, builder::StringValueParser};
 use plimsoll_core::{api::scale_target::TlsConfig, types::compat::Compat};
 
 use crate::{
@@ -12,8 +12,8 @@ use crate::{
         go_values,
         log::{ERRORS, WARNINGS},
         output::CliError,
-        parsed_flags::ParsedFlags,
-        prometheus_auth::{self, PrometheusConnectionArgs, non_empty_path},
+        parsed_flags::{NoEffect, ParsedFlags},
+        prometheus_auth::{self, PrometheusConnectionArgs, non_empty, non_empty_path},
     },
     cluster::metric_sources::promql::TenantScope,
     controllers::{
@@ -221,8 +221,7 @@ impl LeaseArgs {
         typed: &ParsedFlags,
         home: Option<String>,
     ) -> Result<ElectionConfig, &'static str> {
-        let configured =
-            Some(self.leader_elect_resource_namespace.clone()).filter(|name| !name.is_empty());
+        let configured = non_empty(&self.leader_elect_resource_namespace);
         let on = self.enable_leader_election;
         let election = ElectionConfig {
             enabled: on,
@@ -250,7 +249,7 @@ impl LeaseArgs {
 /// Reads the namespace of the pod from its service account.
 pub fn pod_namespace() -> Option<String> {
     let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
-    Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+    non_empty(text.trim())
 }
 
 /// Parses namespaces separated by commas, with a warning about invalid names.
@@ -281,7 +280,8 @@ pub struct LogArgs {
     form: LogFormat,
     /// Accepted, without effect: times are RFC 3339
     #[arg(long, value_name = "FORM", default_value = "millis", hide_short_help = true)]
-    log_timestamp_format: String,
+    #[arg(value_parser = NoEffect::checked(StringValueParser::new()))]
+    log_timestamp_format: NoEffect,
 }
 
 impl LogArgs {

@@ -43,10 +43,10 @@ pub(super) struct Certificates(Mutex<CertificateState>);
 pub(super) struct CertificateState {
     /// Certificates, newest first; usually at most two.
     pairs: Vec<TrackedPair>,
-    /// The one being served.
-    serving: Option<IssuedCertificate>,
+    /// The one being served, with its CA.
+    pub serving: Option<IssuedCertificate>,
     /// The CA bundle of the webhook configuration when it was last read.
-    registered: Option<CaBundle>,
+    pub registered: Option<CaBundle>,
     /// Our CAs that were in the webhook configuration at some time.
     once_registered: CaBundle,
     /// Since when the CA bundle of the webhook configuration lacks our CAs.
@@ -56,9 +56,9 @@ pub(super) struct CertificateState {
     /// CAs of others that were in the webhook configuration before ours, with the time when they were first seen.
     foreign: Vec<(CaBundle, Instant)>,
     /// Whether the webhook configuration was ever reconciled.
-    was_registered: bool,
+    pub was_registered: bool,
     /// The last error, to log each error only once.
-    last_error: Option<String>,
+    pub last_error: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,28 +71,8 @@ struct TrackedPair {
 }
 
 impl Certificates {
-    fn lock(&self) -> MutexGuard<'_, CertificateState> {
+    pub fn lock(&self) -> MutexGuard<'_, CertificateState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The served certificate with its CA.
-    pub fn serving_pair(&self) -> Option<IssuedCertificate> {
-        self.lock().serving.clone()
-    }
-
-    /// The CA bundle of the webhook configuration.
-    pub fn registered_bundle(&self) -> Option<CaBundle> {
-        self.lock().registered.clone()
-    }
-
-    /// Whether the webhook configuration was ever reconciled.
-    pub fn was_registered(&self) -> bool {
-        self.lock().was_registered
-    }
-
-    /// The last error, if any.
-    pub fn last_error(&self) -> Option<String> {
-        self.lock().last_error.clone()
     }
 
     /// Adds a certificate as the newest. A known one becomes the newest again.
@@ -270,7 +250,7 @@ impl AdmissionController {
         };
         let ours =
             self.certificates.own_ca_bundle(self.source == CertificateSource::SelfSigned, now);
-        if self.certificates.serving_pair().is_none() {
+        if self.certificates.lock().serving.is_none() {
             return Err("cannot register the webhook: no certificate yet".to_owned());
         }
         let instant = Instant::now();
@@ -323,7 +303,6 @@ impl AdmissionController {
         Ok(())
     }
 
-    /// Updates the served certificate.
     fn update_serving_pair(&self, now: Time) {
         let settle = self.config.certificates.ca_propagation_delay;
         let mut state = self.certificates.lock();

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use clap::ValueEnum;
+
 use crate::{
     cluster::{
         server::webhook::{CipherSuites, MinVersion},
@@ -10,6 +12,7 @@ use crate::{
     controllers::runtime::config::{Address, ProcessConfig},
 };
 use plimsoll_core::{
+    admission::validation::FeatureGates,
     recommender::NamespaceScope,
     sizing::LimitPolicy,
     types::{
@@ -41,8 +44,10 @@ pub struct AdmissionConfig {
     pub lease: LeaseConfig,
     /// Namespaces to handle.
     pub scope: NamespaceScope,
-    /// Enabled feature gates.
-    pub feature_gates: AdmissionGates,
+    /// Enabled feature gates of VPA fields.
+    pub feature_gates: FeatureGates,
+    /// Sidecars (restartable init containers).
+    pub native_sidecars: bool,
     /// How to set limits.
     pub limit_policy: LimitPolicy,
     /// Maximum CPU request of a container with startup boost; zero and `None` mean no limit.
@@ -51,37 +56,18 @@ pub struct AdmissionConfig {
     pub shutdown_delay: Duration,
 }
 
-/// TLS settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// The minimum version.
     pub min_version: MinVersion,
-    /// Cipher suites of TLS 1.2.
     pub ciphers: CipherSuites,
 }
 
-/// Feature gates of the admission controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an independent feature gate")]
-pub struct AdmissionGates {
-    /// Startup boost.
-    pub startup_boost: bool,
-    /// Update mode InPlace.
-    pub in_place: bool,
-    /// Per-VPA overrides in policies.
-    pub per_vpa_config: bool,
-    /// Sidecars (restartable init containers).
-    pub native_sidecars: bool,
-}
-
-/// Certificate settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateConfig {
     /// The source; `None` uses files if they exist.
     pub source: Option<CertificateSource>,
     /// Paths of mounted files.
     pub files: CertificateFiles,
-    /// The Secret for self-signed certificates.
     pub secret: SecretConfig,
     /// How often certificates and the webhook configuration are reconciled.
     pub interval: Duration,
@@ -90,33 +76,26 @@ pub struct CertificateConfig {
 }
 
 /// Source of the certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CertificateSource {
-    /// Mounted files.
+    /// From the files
     Mounted,
-    /// Issued by this process.
+    /// Self-signed, and stored in a Secret
     SelfSigned,
 }
 
-/// Paths of certificate files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The CA for the webhook configuration.
     pub authority: PathBuf,
-    /// The server certificate.
     pub certificate: PathBuf,
-    /// Its private key.
     pub key: PathBuf,
-    /// Whether to reload changed files.
     pub reload: bool,
 }
 
-/// The Secret for self-signed certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretConfig {
-    /// Namespace of the Secret.
     pub namespace: String,
-    /// Name of the Secret.
     pub name: String,
     /// Validity period of certificates.
     pub lifetime: Duration,
@@ -125,9 +104,7 @@ pub struct SecretConfig {
 /// The Lease that reports that the webhook is reachable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseConfig {
-    /// Namespace of the Lease.
     pub namespace: String,
-    /// Name of the Lease.
     pub name: String,
     /// How often it is renewed.
     pub interval: Duration,

@@ -21,11 +21,10 @@ impl AdmissionController {
         SizingRules {
             compat: self.config.compat,
             fixes: self.config.fixes,
-            sidecars: self.config.feature_gates.native_sidecars,
+            sidecars: self.config.native_sidecars,
         }
     }
 
-    /// Computes the patch of a new pod.
     pub(super) fn decide_pod(
         &self,
         pod: &Pod,
@@ -33,10 +32,9 @@ impl AdmissionController {
         ranges: &NamespaceLimitRanges,
         quotas: &[Quota],
     ) -> Result<Vec<Operation>, SizingError> {
-        let gates = self.config.feature_gates;
         let settings = AdmissionSettings {
             rules: self.sizing_rules(),
-            startup_boost: gates.startup_boost,
+            startup_boost: self.config.feature_gates.startup_boost,
             max_boosted_cpu: self.config.max_boost.unwrap_or(Quantity::ZERO),
         };
         let options = VpaOptions::from_vpa(vpa, self.config.compat);
@@ -46,7 +44,6 @@ impl AdmissionController {
         Ok(patch.operations)
     }
 
-    /// Validates a VPA.
     pub(super) fn decide_vpa(
         &self,
         object: &[u8],
@@ -54,11 +51,6 @@ impl AdmissionController {
         others: &[validation::OtherAutoscaler<'_>],
     ) -> validation::ValidationResult {
         let gates = self.config.feature_gates;
-        let gates = validation::FeatureGates {
-            startup_boost: gates.startup_boost,
-            per_vpa_config: gates.per_vpa_config,
-            in_place: gates.in_place,
-        };
         let mut result = validation::validate(object, old, gates, self.sizing_rules(), others);
         if self.config.compat == Compat::Plimsoll {
             result.warnings.extend(invalid_annotation_warnings(object));
@@ -67,7 +59,6 @@ impl AdmissionController {
     }
 }
 
-/// One warning per invalid annotation.
 fn invalid_annotation_warnings(object: &[u8]) -> Vec<String> {
     #[derive(Default, Deserialize)]
     #[serde(default)]

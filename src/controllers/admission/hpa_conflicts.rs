@@ -11,15 +11,12 @@ use kube::{
     Client,
     api::{Api, ListParams},
 };
-use serde_json::value::RawValue;
 
-use super::AdmissionController;
 use crate::cluster::{
     server::webhook::AdmissionRequest,
-    write as act,
-    write::{AccessReview, AccessRule},
+    write::{AccessReview, AccessRule, check_access},
 };
-use plimsoll_core::{admission::validation::OtherAutoscaler, types::compat::Compat};
+use plimsoll_core::admission::validation::{OtherAutoscaler, has_same_spec};
 
 /// A warning is not worth delaying the client that writes the VPA.
 const LIST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -50,7 +47,7 @@ impl HpaAccess {
             return cached;
         }
         let rule = AccessRule::new("list", "autoscaling", "horizontalpodautoscalers");
-        match act::check_access(client, std::slice::from_ref(&rule)).await.pop() {
+        match check_access(client, std::slice::from_ref(&rule)).await.pop() {
             Some(AccessReview::Allowed) => self.store(true),
             Some(AccessReview::Denied) => {
                 tracing::info!(%rule, "skipping conflict check with HorizontalPodAutoscalers: RBAC rule is missing");
@@ -60,84 +57,27 @@ impl HpaAccess {
         }
         self.cached().unwrap_or(false)
     }
-}
 
-/// The fields of an HPA that warnings need.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HpaSummary {
-    name: String,
-    kind: String,
-    target: String,
-    uses_resources: bool,
-}
-
-impl HpaSummary {
-    /// The HPA as the validation of VPAs expects it.
-    pub fn as_other_autoscaler(&self) -> OtherAutoscaler<'_> {
-        OtherAutoscaler {
-            kind: "HorizontalPodAutoscaler",
-            name: &self.name,
-            target_kind: &self.kind,
-            target_name: &self.target,
-            uses_resources: self.uses_resources,
-        }
-    }
-}
-
-impl From<HorizontalPodAutoscaler> for HpaSummary {
-    fn from(hpa: HorizontalPodAutoscaler) -> Self {
-        let spec = hpa.spec.unwrap_or_default();
-        let metrics = spec.metrics.unwrap_or_default();
-        let uses_cpu_or_memory = |metric: &MetricSpec| {
-            let container = metric.container_resource.as_ref().map(|source| &source.name);
-            let resource = metric.resource.as_ref().map(|source| &source.name);
-            container.or(resource).is_some_and(|name| name == "cpu" || name == "memory")
-        };
-        Self {
-            name: hpa.metadata.name.unwrap_or_default(),
-            kind: spec.scale_target_ref.kind,
-            target: spec.scale_target_ref.name,
-            // An HPA without metrics scales by CPU.
-            uses_resources: metrics.is_empty() || metrics.iter().any(uses_cpu_or_memory),
-        }
-    }
-}
-
-/// Whether the request changes the spec: recommenders and updaters write the status of the same object all the time.
-fn changes_spec(request: &AdmissionRequest<'_>) -> bool {
-    #[derive(serde::Deserialize)]
-    struct SpecOnly<'a> {
-        #[serde(borrow)]
-        spec: Option<&'a RawValue>,
-    }
-    fn spec(object: Option<&str>) -> Option<&str> {
-        let parsed: SpecOnly<'_> = serde_json::from_str(object?).ok()?;
-        parsed.spec.map(RawValue::get)
-    }
-    let (new, old) = (request.object, request.old_object);
-    request.operation == "CREATE" || spec(new) != spec(old)
-}
-
-impl AdmissionController {
     /// Lists the HPAs of the namespace, as far as possible within the timeout.
     pub(super) async fn hpas_in_namespace(
         &self,
+        client: &Client,
         request: &AdmissionRequest<'_>,
-    ) -> Vec<HpaSummary> {
-        if self.config.compat != Compat::Plimsoll || !changes_spec(request) {
+    ) -> Vec<HorizontalPodAutoscaler> {
+        if !changes_spec(request) {
             return Vec::new();
         }
         let list = async {
-            if !self.hpa_access.is_allowed(&self.client).await {
+            if !self.is_allowed(client).await {
                 return Vec::new();
             }
             let api =
-                Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
+                Api::<HorizontalPodAutoscaler>::namespaced(client.clone(), &request.namespace);
             match api.list(&ListParams::default().limit(MAX_HPAS)).await {
-                Ok(hpas) => hpas.items.into_iter().map(HpaSummary::from).collect(),
+                Ok(hpas) => hpas.items,
                 Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
                     tracing::info!(error = %status.message, "failed to list HorizontalPodAutoscalers; skipping conflict check");
-                    self.hpa_access.store(false);
+                    self.store(false);
                     Vec::new()
                 }
                 Err(_) => Vec::new(),
@@ -145,6 +85,31 @@ impl AdmissionController {
         };
         tokio::time::timeout(LIST_TIMEOUT, list).await.unwrap_or_default()
     }
+}
+
+/// The HPA as the validation of VPAs expects it.
+pub(super) fn as_other_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<OtherAutoscaler<'_>> {
+    let spec = hpa.spec.as_ref()?;
+    let metrics = spec.metrics.as_deref().unwrap_or_default();
+    let uses_cpu_or_memory = |metric: &MetricSpec| {
+        let container = metric.container_resource.as_ref().map(|source| &source.name);
+        let resource = metric.resource.as_ref().map(|source| &source.name);
+        container.or(resource).is_some_and(|name| name == "cpu" || name == "memory")
+    };
+    Some(OtherAutoscaler {
+        kind: "HorizontalPodAutoscaler",
+        name: hpa.metadata.name.as_deref()?,
+        target_kind: &spec.scale_target_ref.kind,
+        target_name: &spec.scale_target_ref.name,
+        // An HPA without metrics scales by CPU.
+        uses_resources: metrics.is_empty() || metrics.iter().any(uses_cpu_or_memory),
+    })
+}
+
+/// Whether the request changes the spec: recommenders and updaters write the status of the same object all the time.
+fn changes_spec(request: &AdmissionRequest<'_>) -> bool {
+    let is_same = |(new, old): (&str, &str)| has_same_spec(new.as_bytes(), old.as_bytes());
+    request.operation == "CREATE" || !request.object.zip(request.old_object).is_some_and(is_same)
 }
 
 #[cfg(test)]
@@ -181,9 +146,9 @@ mod tests {
                 },
             }))
             .expect("an HPA");
-            let hpa = HpaSummary::from(hpa);
+            let hpa = as_other_autoscaler(&hpa).expect("an autoscaler");
             assert_eq!(hpa.uses_resources, expected, "{metrics}");
-            assert_eq!((&*hpa.kind, &*hpa.target), ("Deployment", "web"));
+            assert_eq!((hpa.target_kind, hpa.target_name), ("Deployment", "web"));
         }
     }
 }

@@ -28,7 +28,6 @@ const OWNER_LOOKUP_DELAYS: [Duration; 5] = [
 pub(super) type VpaMatch = Result<Arc<VerticalPodAutoscaler>, &'static str>;
 
 impl AdmissionController {
-    /// Finds the VPA for a pod.
     pub(super) async fn find_vpa(&self, namespace: &str, pod: &mut AdmissionPod) -> VpaMatch {
         let Some(owner) = pod.controller.take() else { return Err("no_controller") };
         let owner = Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
@@ -102,7 +101,6 @@ impl AdmissionController {
         vpa_match::select(matching, |vpa| vpa).cloned().ok_or(outcome)
     }
 
-    /// The pod selector of a VPA.
     async fn selector(
         &self,
         namespace: &str,

@@ -12,7 +12,6 @@ use plimsoll_core::{
     sizing::{AdmissionPod, NamespaceLimitRanges, SizingError},
 };
 
-/// Reviews pods.
 pub(super) struct PodReviewer(pub Arc<AdmissionController>);
 
 #[async_trait]
@@ -24,7 +23,7 @@ impl Reviewer for PodReviewer {
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
         let role = &self.0;
         // Before the caches are synced, a missing VPA may just not be known yet.
-        if !role.has_synced() {
+        if !role.watches.have_synced() {
             return AdmissionDecision::allow("not_ready");
         }
         let allow_unchanged = |outcome: &'static str, error: &dyn std::fmt::Display| {

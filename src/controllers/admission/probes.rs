@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::AdmissionController;
 use crate::{
     cluster::server::{Probes, Stalled},
-    controllers::runtime::traffic_metrics::check_watch_loops,
+    controllers::runtime::traffic_metrics::{check_watch_loops, unsynced_watches},
 };
 
 /// Maximum time of the requests of one iteration, in addition to the pause between iterations.
@@ -20,14 +20,15 @@ impl Probes for AdmissionController {
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
-        let mut missing = self.unsynced_watches();
+        let mut missing = unsynced_watches(self.watches.required());
         if self.is_draining() {
             missing.push("shutting down".to_owned());
         }
         missing.extend(self.recent_self_check().err());
         // Unreadable mounted files do not affect readiness while the previous certificate is still served.
-        if self.certificates.serving_pair().is_none() {
-            missing.extend(self.certificates.last_error());
+        let certificates = self.certificates.lock();
+        if certificates.serving.is_none() {
+            missing.extend(certificates.last_error.clone());
         }
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }

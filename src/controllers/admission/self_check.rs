@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{AdmissionController, ShutdownToken};
+use super::{AdmissionController, config::LeaseConfig};
 use crate::{
     cluster::{
         leader::{WebhookLease, election_rules},
@@ -26,7 +26,6 @@ const MAX_SELF_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of failed checks after which the webhook is not ready. A single check may be late on a busy machine.
 const FAILURE_THRESHOLD: u32 = 3;
 
-/// The result of the latest self-checks.
 #[derive(Debug, Default)]
 pub(super) struct SelfCheck(Mutex<SelfCheckState>);
 
@@ -41,7 +40,6 @@ impl SelfCheck {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a result, and logs changes.
     fn record(&self, result: &Result<(), String>) {
         let mut state = self.lock();
         let was_ok = state.last_success.is_some() && state.last_error.is_none();
@@ -76,7 +74,6 @@ impl SelfCheck {
 }
 
 impl AdmissionController {
-    /// Interval of self-checks.
     fn self_check_interval(&self) -> Duration {
         self.config.lease.interval.min(MAX_SELF_CHECK_INTERVAL)
     }
@@ -89,7 +86,7 @@ impl AdmissionController {
 
     /// Connects to its own port like an API server.
     async fn call_own_webhook(&self) -> Result<(), String> {
-        let Some(serving) = self.certificates.serving_pair() else {
+        let Some(serving) = self.certificates.lock().serving.clone() else {
             return Err("no certificate is available yet".to_owned());
         };
         let name = self.config.server_name();
@@ -109,26 +106,28 @@ impl AdmissionController {
         if self.registration.is_none() {
             return Ok(());
         }
-        if !self.certificates.was_registered() {
+        if !self.certificates.lock().was_registered {
             return Err("the webhook is not registered yet".to_owned());
         }
         // Upstream renews the Lease once it tried to register, whatever the result.
         if self.config.compat == Compat::Upstream {
             return Ok(());
         }
-        let (Some(registered), Some(serving)) =
-            (self.certificates.registered_bundle(), self.certificates.serving_pair())
-        else {
+        let (name, now) = (self.config.server_name(), self.clock.now());
+        let (registered, serving) = {
+            let state = self.certificates.lock();
+            (state.registered.clone(), state.serving.clone())
+        };
+        let (Some(registered), Some(serving)) = (registered, serving) else {
             return Err("the webhook configuration has not been read".to_owned());
         };
-        let (name, now) = (self.config.server_name(), self.clock.now());
         registered.verify(&serving.chain, name, now).map_err(|error| {
             format!("the CA bundle of the webhook configuration does not verify the served certificate: {error}")
         })
     }
 
     /// Runs self-checks, and renews the Lease while they pass.
-    pub(super) async fn run_self_check_loop(self: Arc<Self>, stop: ShutdownToken) {
+    pub(super) async fn run_self_check_loop(self: Arc<Self>) {
         let lease_config = &self.config.lease;
         let health = HealthReporter::new("admission-controller", lease_config.interval);
         let permit = liveness_thread::without_rate_limit(&self.permit);
@@ -143,10 +142,7 @@ impl AdmissionController {
         let mut last_renewal = Instant::now();
         let mut last_failure: Option<String> = None;
         loop {
-            let self_check = tokio::select! {
-                () = stop.cancelled() => return,
-                self_check = self.call_own_webhook() => self_check,
-            };
+            let self_check = self.call_own_webhook().await;
             self.metrics.reachable.set_bool(self_check.is_ok());
             self.self_check.record(&self_check);
             let trusted = self.check_trusted_by_api_server();
@@ -162,13 +158,10 @@ impl AdmissionController {
                 }
                 lease.set_annotation(health.annotation(self.config.compat));
                 let renewal = match &result {
-                    Ok(()) => tokio::select! {
-                        () = stop.cancelled() => return,
-                        renewal = lease.renew(&permit) => renewal.map_err(|error| format!(
-                            "failed to renew Lease {}/{}: {error}",
-                            lease_config.namespace, lease_config.name
-                        )),
-                    },
+                    Ok(()) => lease.renew(&permit).await.map_err(|error| {
+                        let LeaseConfig { namespace, name, .. } = lease_config;
+                        format!("failed to renew Lease {namespace}/{name}: {error}")
+                    }),
                     Err(error) => Err(format!(
                         "not renewing Lease {}/{}; updaters will pause until it is renewed: {error}",
                         lease_config.namespace, lease_config.name
@@ -194,10 +187,7 @@ impl AdmissionController {
             } else {
                 Duration::from_millis(500).min(self.self_check_interval())
             };
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause.max(Duration::from_millis(10))) => {}
-            }
+            tokio::time::sleep(pause.max(Duration::from_millis(10))).await;
         }
     }
 }

@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
 
-use super::{AdmissionController, hpa_conflicts::HpaSummary, watches::TargetKey};
+use super::{AdmissionController, hpa_conflicts, watches::TargetKey};
 use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
 use plimsoll_core::{
     admission::validation::{self, OtherAutoscaler},
     api::{VerticalPodAutoscaler, vpa::TargetRef},
+    types::compat::Compat,
 };
 
-/// Reviews VPAs.
 pub(super) struct VpaReviewer(pub Arc<AdmissionController>);
 
 /// The field of a VPA that is needed to find others of the same target.
@@ -38,10 +38,13 @@ impl Reviewer for VpaReviewer {
         let object = request.object.unwrap_or_default();
         let old = request.old_object.map(str::as_bytes);
         let others = self.vpas_with_same_target(&request.namespace, object);
-        let hpas = self.0.hpas_in_namespace(request).await;
+        let hpas = match self.0.config.compat {
+            Compat::Upstream => Vec::new(),
+            Compat::Plimsoll => self.0.hpa_access.hpas_in_namespace(&self.0.client, request).await,
+        };
         let mut autoscalers: Vec<OtherAutoscaler<'_>> =
             others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
-        autoscalers.extend(hpas.iter().map(HpaSummary::as_other_autoscaler));
+        autoscalers.extend(hpas.iter().filter_map(hpa_conflicts::as_other_autoscaler));
         let result = self.0.decide_vpa(object.as_bytes(), old, &autoscalers);
         let decision = if result.errors.is_empty() {
             AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {

@@ -11,9 +11,9 @@ use super::{AdmissionController, ShutdownToken, Tasks};
 use crate::{
     cluster::{
         cache::{limit_range::PartialLimitRange, object_store::ObjectStore},
-        watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
+        watch::{ObjectChange, WatchOptions, status::WatchStatus},
     },
-    controllers::runtime::{controller_watches, traffic_metrics::unsynced_watches},
+    controllers::runtime::controller_watches::{self, WatchStarter},
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
@@ -21,7 +21,6 @@ use plimsoll_core::{
     types::{ObjectKey, compat::Compat},
 };
 
-/// The status of each watch.
 #[derive(Debug)]
 pub(super) struct Watches {
     pub vpas: Arc<WatchStatus>,
@@ -43,6 +42,40 @@ impl Watches {
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers)
     }
+
+    pub fn start(
+        &self,
+        controller: &Arc<AdmissionController>,
+        stop: &ShutdownToken,
+        tasks: &mut Tasks,
+    ) {
+        let namespace = controller.config.scope.only.as_deref();
+        let watch_factory = &controller.watch_factory;
+        let mut watches =
+            WatchStarter { target: controller, watch_factory, namespace, stop, tasks };
+        watches.start(&self.vpas, WatchOptions::default(), |role, change| {
+            role.stores.apply_vpa_change(change);
+        });
+        watches.start(&self.limit_ranges, WatchOptions::default(), |role, change| {
+            role.stores.apply_limit_range_change(change);
+        });
+        if controller.config.compat == Compat::Plimsoll {
+            let (role, stop) = (Arc::clone(controller), stop.clone());
+            tasks.spawn(async move {
+                let namespaces = role.config.scope.only.as_deref();
+                let consequence = "recommendations may exceed quotas, and pods may be rejected";
+                role.quotas
+                    .run_watch(&role.client, &role.watch_factory, namespaces, consequence, stop)
+                    .await;
+            });
+        }
+        let (controllers, statuses) = (&controller.controllers, &self.controllers);
+        controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
+    }
+
+    pub fn have_synced(&self) -> bool {
+        self.required().all(|status| status.is_synced())
+    }
 }
 
 /// Key of the VPA lookup: namespace, and kind and name of the target. As in upstream, the API group is ignored.
@@ -63,7 +96,6 @@ impl TargetKey {
     }
 }
 
-/// Objects received by the watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
     vpas: Mutex<VpaStore>,
@@ -106,7 +138,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WatchStores {
-    /// The VPAs with this target.
     pub fn vpas(&self, key: &TargetKey) -> Vec<Arc<VerticalPodAutoscaler>> {
         lock(&self.vpas)
             .by_target
@@ -117,7 +148,6 @@ impl WatchStores {
             .collect()
     }
 
-    /// The number of VPAs.
     pub fn vpa_count(&self) -> usize {
         lock(&self.vpas).objects.len()
     }
@@ -134,52 +164,5 @@ impl WatchStores {
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
         lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
-    }
-}
-
-impl AdmissionController {
-    /// Starts all watches, which run until shutdown.
-    pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let namespaces = self.config.scope.only.as_deref();
-        let factory = &self.watch_factory;
-        {
-            let (role, stopped) = (Arc::clone(self), stop.cancelled());
-            let vpas = factory.objects::<VerticalPodAutoscaler>(namespaces);
-            tasks.spawn(async move {
-                let apply = |change| role.stores.apply_vpa_change(change);
-                watch(vpas, WatchOptions::default(), &role.watches.vpas, apply, stopped).await;
-            });
-        }
-        {
-            let (role, stopped) = (Arc::clone(self), stop.cancelled());
-            let ranges = factory.objects::<PartialLimitRange>(namespaces);
-            tasks.spawn(async move {
-                let apply = |change| role.stores.apply_limit_range_change(change);
-                watch(ranges, WatchOptions::default(), &role.watches.limit_ranges, apply, stopped)
-                    .await;
-            });
-        }
-        if self.config.compat == Compat::Plimsoll {
-            let (role, stop) = (Arc::clone(self), stop.clone());
-            tasks.spawn(async move {
-                let namespaces = role.config.scope.only.as_deref();
-                let consequence = "recommendations may exceed quotas, and pods may be rejected";
-                role.quotas
-                    .run_watch(&role.client, &role.watch_factory, namespaces, consequence, stop)
-                    .await;
-            });
-        }
-        let (controllers, statuses) = (&self.controllers, &self.watches.controllers);
-        controller_watches::start(factory, namespaces, controllers, statuses, stop, tasks);
-    }
-
-    /// The watches that are not synced yet, one line each.
-    pub(super) fn unsynced_watches(&self) -> Vec<String> {
-        unsynced_watches(self.watches.required())
-    }
-
-    /// Whether all required watches are synced.
-    pub(super) fn has_synced(&self) -> bool {
-        self.watches.required().all(|status| status.is_synced())
     }
 }

@@ -31,7 +31,6 @@ use plimsoll_core::{
 /// The default reconcile interval. It affects the meaning of annotations, but not whether they are valid.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(15);
 
-/// Reviews WatermarkPodAutoscalers.
 pub(super) struct WpaReviewer(pub Arc<AdmissionController>);
 
 #[async_trait]
@@ -41,17 +40,16 @@ impl Reviewer for WpaReviewer {
     }
 
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
-        let object = match read(request.object.unwrap_or_default()) {
-            Ok(object) => object,
-            Err(error) => {
-                let result =
-                    ValidationResult { errors: vec![error], ..ValidationResult::default() }
-                        .truncated();
-                return AdmissionDecision::deny(response_status(request, &result));
-            }
-        };
+        let object: WatermarkPodAutoscaler =
+            match serde_json::from_str(request.object.unwrap_or_default()) {
+                Ok(object) => object,
+                Err(error) => {
+                    let result = ValidationResult::unreadable(&error);
+                    return AdmissionDecision::deny(response_status(request, &result));
+                }
+            };
         // Deleting an invalid object, or changing unrelated fields of it, must stay possible.
-        let old = request.old_object.and_then(|old| read(old).ok());
+        let old = request.old_object.and_then(|old| serde_json::from_str(old).ok());
         let is_terminating = object.metadata.deletion_timestamp.is_some();
         if is_terminating || old.is_some_and(|old| is_unchanged(&object, &old)) {
             return AdmissionDecision::allow("unchanged");
@@ -69,15 +67,6 @@ impl Reviewer for WpaReviewer {
         };
         decision.with_warnings(result.warnings)
     }
-}
-
-fn read(text: &str) -> Result<WatermarkPodAutoscaler, FieldError> {
-    serde_json::from_str(text).map_err(|error| FieldError {
-        path: ".".to_owned(),
-        error_type: FieldErrorType::Internal,
-        value: None,
-        detail: error.to_string(),
-    })
 }
 
 fn is_unchanged(new: &WatermarkPodAutoscaler, old: &WatermarkPodAutoscaler) -> bool {

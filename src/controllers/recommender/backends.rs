@@ -42,7 +42,6 @@ pub(super) fn open_prometheus(
     Ok(Some(Arc::new(config.prometheus.open_history(weighting, clock, observer)?)))
 }
 
-/// The storage of history.
 pub(super) fn open_storage(
     config: &RecommenderConfig,
     client: &Client,

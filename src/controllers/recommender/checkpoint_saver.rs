@@ -13,7 +13,7 @@ use plimsoll_core::{
 use plimsoll_storage::{Error, SaveReport, Writer};
 use tokio::time::timeout;
 
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken, storage_loader::POLL_INTERVAL};
+use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, storage_loader::POLL_INTERVAL};
 use crate::cluster::{cache::deleted_vpas::deleted_vpas, server_time::server_time};
 use plimsoll_core::recommender::{
     HistoryState,
@@ -32,7 +32,7 @@ const FINAL_SAVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Recommender {
     /// Saves changed histories while this process is the leader.
-    pub(super) async fn run_save_loop(self: Arc<Self>, stop: ShutdownToken) {
+    pub(super) async fn run_save_loop(self: Arc<Self>) {
         if self.storage.writer().is_none() {
             return;
         }
@@ -40,30 +40,18 @@ impl Recommender {
         let mut last_gc = self.clock.now();
         let mut clock_check = ClockCheck::new(self.clock.now());
         loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.save_trigger.triggered() => {}
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-            }
+            // Either the trigger or the timeout.
+            let _ = timeout(POLL_INTERVAL, self.save_trigger.notified()).await;
             if !self.may_write() {
                 continue;
             }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.check_clock(&mut clock_check) => {}
-            }
-            let saved = tokio::select! {
-                () = stop.cancelled() => return,
-                saved = self.save_due(self.config.checkpoint_interval, self.config.checkpoints_timeout) => saved,
-            };
-            match saved {
+            self.check_clock(&mut clock_check).await;
+            let (age, limit) = (self.config.checkpoint_interval, self.config.checkpoints_timeout);
+            match self.save_due(age, limit).await {
                 Ok(()) => pause = MIN_BACKOFF,
                 Err(error) => {
                     tracing::warn!(%error, "failed to save history; will retry");
-                    tokio::select! {
-                        () = stop.cancelled() => return,
-                        () = tokio::time::sleep(pause) => {}
-                    }
+                    tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_BACKOFF);
                     // Collect garbage anyway: a single record may fail on every attempt.
                 }
@@ -72,10 +60,7 @@ impl Recommender {
             let due = last_gc.later(self.config.checkpoints_gc_interval);
             if (now >= due || now < last_gc) && clock_check.doubt.is_none() {
                 last_gc = now;
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.collect_garbage() => {}
-                }
+                self.collect_garbage().await;
             }
         }
     }
@@ -172,7 +157,8 @@ impl Recommender {
         let report = match writer.save(&records, &self.permit).await {
             Ok(report) => report,
             Err(error) => {
-                self.mark_unsaved(due);
+                let mut state = self.state.lock();
+                due.iter().for_each(|key| state.vpa_registry.mark_save_failed(key));
                 return Err(error);
             }
         };
@@ -189,13 +175,6 @@ impl Recommender {
         let error = Error::Unavailable { place: self.storage.name().into(), why: message };
         let all_failed = report.failed.len() == records.len();
         Ok(if all_failed { SaveOutcome::Failed(error) } else { SaveOutcome::Partial(error) })
-    }
-
-    fn mark_unsaved(&self, due: &[ObjectKey]) {
-        let mut state = self.state.lock();
-        for key in due {
-            state.vpa_registry.mark_save_failed(key);
-        }
     }
 
     fn record_saved(&self, due: &[ObjectKey], records: &[Record], report: &SaveReport, now: Time) {
@@ -365,7 +344,6 @@ impl ClockCheck {
     }
 }
 
-/// The outcome of saving a batch.
 enum SaveOutcome {
     Complete,
     Partial(Error),

@@ -8,6 +8,7 @@ use plimsoll_core::{
 };
 
 use crate::{
+    cluster::container_usage::external_usage::ExternalMetrics,
     controllers::runtime::{
         config::{ElectionConfig, ProcessConfig},
         prometheus::PrometheusConfig,
@@ -60,7 +61,6 @@ pub struct RecommenderConfig {
     pub history_optional: bool,
 }
 
-/// The storage of history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageChoice {
     /// VerticalPodAutoscalerCheckpoints, as in upstream.
@@ -72,7 +72,6 @@ pub enum StorageChoice {
 }
 
 impl StorageChoice {
-    /// The default directory of `local`.
     pub const DEFAULT_DIRECTORY: &str = "/var/lib/plimsoll";
 }
 
@@ -101,21 +100,12 @@ impl fmt::Display for StorageChoice {
     }
 }
 
-/// The source of usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsageSource {
     /// `metrics.k8s.io`.
     Metrics,
     /// `external.metrics.k8s.io`.
-    External {
-        /// The metric of CPU; `None` skips CPU.
-        cpu: Option<String>,
-        /// The metric of memory; `None` skips memory.
-        memory: Option<String>,
-        /// The label with the container name.
-        container_label: String,
-    },
-    /// Series of a Prometheus server.
+    External(ExternalMetrics),
     Prometheus,
 }
 

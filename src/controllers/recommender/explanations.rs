@@ -4,28 +4,26 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use kube::Client;
 use plimsoll_core::types::{ObjectKey, Time};
 use serde_json::json;
 
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken};
+use super::{MAX_BACKOFF, MIN_BACKOFF};
 use crate::cluster::{
     cache::vpa_index::IndexedVpa,
     write::{
         AccessReview, AccessRule, StatusPatch, check_access, vpa_status::RECOMMENDER_FIELD_MANAGER,
     },
 };
-use plimsoll_core::{
-    recommender::{
-        Recommendation, explanation_annotation,
-        pod_cap::PodLimits,
-        published_status::{self, RecommendationHash},
-    },
-    types::compat::Compat,
+use plimsoll_core::recommender::{
+    Recommendation, explanation_annotation,
+    pod_cap::PodLimits,
+    published_status::{self, RecommendationHash},
 };
 
 /// Maximum number of attempts after conflicts, which occur when another client wrote the VPA in between.
@@ -43,7 +41,6 @@ pub(super) struct Explanations {
 struct PendingExplanation {
     /// `None` removes the annotation: there is nothing to explain.
     text: Option<String>,
-    /// Hash of the recommendation that it explains.
     status_hash: u64,
     /// The same recommendation, as hashed by the index.
     recommendation: RecommendationHash,
@@ -51,7 +48,6 @@ struct PendingExplanation {
 }
 
 impl Explanations {
-    /// Whether explanations are written.
     pub fn are_enabled(&self) -> bool {
         self.enabled.load(Ordering::Relaxed)
     }
@@ -122,37 +118,28 @@ impl Explanations {
             .map(|explanation| explanation.status_hash)
     }
 
-    /// Drops a pending explanation.
     pub fn discard(&self, key: &ObjectKey) {
         self.pending().remove(key);
     }
-}
 
-impl Recommender {
     /// Checks at startup whether VPA annotations may be written. If history is stored in the cluster, `plimsoll
     /// explain` reads it from there instead.
-    pub(super) async fn check_explanations_allowed(self: Arc<Self>, stop: ShutdownToken) {
-        if self.config.compat == Compat::Upstream || self.storage.is_in_cluster() {
-            return;
-        }
+    pub async fn check_allowed(&self, client: &Client, namespace: Option<&str>, storage: &str) {
         let mut rule = AccessRule::new("patch", "autoscaling.k8s.io", "verticalpodautoscalers");
-        if let Some(namespace) = &self.config.scope.only {
-            rule = rule.in_namespace(&**namespace);
+        if let Some(namespace) = namespace {
+            rule = rule.in_namespace(namespace);
         }
         let mut pause = MIN_BACKOFF;
         loop {
-            let reviews = tokio::select! {
-                () = stop.cancelled() => return,
-                reviews = check_access(&self.client, std::slice::from_ref(&rule)) => reviews,
-            };
+            let reviews = check_access(client, std::slice::from_ref(&rule)).await;
             match reviews.into_iter().next() {
                 Some(AccessReview::Allowed) => {
-                    self.explanations.enabled.store(true, Ordering::Relaxed);
+                    self.enabled.store(true, Ordering::Relaxed);
                     return;
                 }
                 Some(AccessReview::Denied) => {
                     tracing::warn!(
-                        storage = self.storage.name(),
+                        storage,
                         "cannot store explanations on VPAs, which `plimsoll explain` needs while this process runs; RBAC \
                          rule is missing: {rule}"
                     );
@@ -166,10 +153,7 @@ impl Recommender {
                 }
                 None => return,
             }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
-            }
+            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(MAX_BACKOFF);
         }
     }

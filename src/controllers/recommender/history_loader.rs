@@ -7,7 +7,7 @@
 //! ```
 
 mod fallback;
-mod from_checkpoint;
+pub(super) mod from_checkpoint;
 mod group_by_gap;
 mod label_selection;
 mod missing_history;
@@ -29,10 +29,9 @@ use plimsoll_storage::{
 };
 
 use self::{from_checkpoint::CheckpointSink, group_by_gap::group_similar};
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken, storage_loader::POLL_INTERVAL};
+use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, storage_loader::POLL_INTERVAL};
 use plimsoll_core::recommender::{HistoryBootstrap, HistoryBuilder, bootstrap::SampleCounts};
 
-/// The owner of each VPA's pods.
 type VpaOwners = HashMap<ObjectKey, Option<Box<str>>>;
 
 /// A Prometheus server to read history from.
@@ -51,15 +50,20 @@ pub(super) struct HistorySource {
 #[derive(Debug)]
 struct HistoryRead {
     loadings: Vec<HistoryLoad>,
+    histories: Histories,
+    started: Instant,
+}
+
+/// The histories of a read, as far as they were read.
+#[derive(Debug)]
+struct Histories {
     bootstrap: HistoryBootstrap,
-    /// The load generation of each VPA when the read started.
     load_generations: HashMap<ObjectKey, u64>,
     /// The gap of each VPA that has the rest of its history already.
     gaps: HashMap<ObjectKey, Gap>,
-    started: Instant,
-    histories_loaded: usize,
-    /// VPAs without any history.
-    without_history: Vec<ObjectKey>,
+    loaded: usize,
+    /// VPAs whose series were queried and do not exist.
+    missing: Vec<ObjectKey>,
 }
 
 /// A gap in a history, between `after` and `before`.
@@ -70,7 +74,6 @@ struct Gap {
     before: Time,
 }
 
-/// All reads in progress.
 #[derive(Debug, Default)]
 struct HistoryReads {
     in_progress: Vec<HistoryRead>,
@@ -79,18 +82,11 @@ struct HistoryReads {
 
 impl Recommender {
     /// Reads the history of each new VPA. Failed reads are retried, and resume where they stopped.
-    pub(super) async fn run_prometheus_load_loop(
-        self: Arc<Self>,
-        source: Arc<HistorySource>,
-        stop: ShutdownToken,
-    ) {
+    pub(super) async fn run_prometheus_load_loop(self: Arc<Self>, source: Arc<HistorySource>) {
         let mut reads = HistoryReads::default();
         let mut pause = MIN_BACKOFF;
         loop {
-            let result = tokio::select! {
-                () = stop.cancelled() => return,
-                result = self.advance_reads(&source, &mut reads) => result,
-            };
+            let result = self.advance_reads(&source, &mut reads).await;
             self.history_unreadable.store(result.is_err(), Ordering::Release);
             let wait = match result {
                 Ok(()) => {
@@ -106,7 +102,6 @@ impl Recommender {
                 }
             };
             tokio::select! {
-                () = stop.cancelled() => return,
                 // Do not wake early for a failing server: wait for the backoff.
                 () = self.history_wanted.notified(), if wait == POLL_INTERVAL => {}
                 () = tokio::time::sleep(wait) => {}
@@ -152,14 +147,14 @@ impl Recommender {
         let state = self.state.lock();
         wanted.retain(|key, _| {
             let generation = state.vpa_registry.load_generation(key);
-            let is_in_progress =
-                |read: &HistoryRead| read.load_generations.get(key).copied() == generation;
+            let is_in_progress = |read: &HistoryRead| {
+                read.histories.load_generations.get(key).copied() == generation
+            };
             !reads.in_progress.iter().any(is_in_progress)
         });
         wanted
     }
 
-    /// The current load generation of each VPA.
     fn load_generations(&self, wanted: &VpaOwners) -> HashMap<ObjectKey, u64> {
         let state = self.state.lock();
         let generation =
@@ -198,12 +193,9 @@ impl Recommender {
             let owners = group.into_iter().map(|(_, owner)| owner).collect();
             loadings.push(start_loading(source, pods, &owners, after, None).await?);
         }
-        let mut read = HistoryRead::new(loadings, bootstrap, generations, HashMap::new());
-        self.finish_without_queries(&mut read);
-        Ok(read)
+        Ok(self.begin_read(loadings, bootstrap, generations, HashMap::new()))
     }
 
-    /// Starts reading the gaps of these histories.
     async fn start_gap_read(
         &self,
         source: &HistorySource,
@@ -237,47 +229,51 @@ impl Recommender {
             let owners = group.into_iter().map(|(_, owner)| owner).collect();
             loadings.push(start_loading(source, pods, &owners, after, before).await?);
         }
-        let mut read = HistoryRead::new(loadings, bootstrap, generations, gaps.clone());
-        self.finish_without_queries(&mut read);
-        Ok(read)
+        Ok(self.begin_read(loadings, bootstrap, generations, gaps.clone()))
     }
 
-    /// Completes VPAs without queries: their pods cannot be identified, or they have no gap.
-    fn finish_without_queries(&self, read: &mut HistoryRead) {
-        let pending: HashSet<ObjectKey> =
-            read.loadings.iter().flat_map(HistoryLoad::pending).cloned().collect();
-        let idle = read.load_generations.keys().filter(|key| !pending.contains(*key));
-        let idle: Vec<ObjectKey> = idle.cloned().collect();
-        let HistoryRead { bootstrap, load_generations: generations, gaps, .. } = read;
-        let mut sink = HistorySink::new(self, bootstrap, generations, gaps);
-        for key in &idle {
+    /// Begins a read, and completes VPAs without queries: their pods cannot be identified, or they have no gap.
+    fn begin_read(
+        &self,
+        loadings: Vec<HistoryLoad>,
+        bootstrap: HistoryBootstrap,
+        load_generations: HashMap<ObjectKey, u64>,
+        gaps: HashMap<ObjectKey, Gap>,
+    ) -> HistoryRead {
+        let pending: HashSet<&ObjectKey> = loadings.iter().flat_map(HistoryLoad::pending).collect();
+        let is_complete = |key: &&ObjectKey| !pending.contains(*key);
+        let complete: Vec<ObjectKey> =
+            load_generations.keys().filter(is_complete).cloned().collect();
+        let mut histories =
+            Histories { bootstrap, load_generations, gaps, loaded: 0, missing: Vec::new() };
+        let mut sink = HistorySink { role: self, histories: &mut histories, now: self.clock.now() };
+        for key in &complete {
             sink.complete(key);
         }
-        read.histories_loaded += sink.histories_loaded;
+        histories.missing.clear();
+        HistoryRead { loadings, histories, started: Instant::now() }
     }
 
     async fn advance(&self, source: &HistorySource, read: &mut HistoryRead) -> Result<(), Error> {
         let mut failure = None;
-        let HistoryRead { loadings, bootstrap, load_generations: generations, gaps, .. } = read;
-        let mut sink = HistorySink::new(self, bootstrap, generations, gaps);
+        let HistoryRead { loadings, histories, .. } = read;
+        let mut sink = HistorySink { role: self, histories, now: self.clock.now() };
         for loading in loadings {
             if let Err(error) = loading.advance(&mut sink).await {
                 failure.get_or_insert(source.unavailable_error(&error));
             }
         }
-        read.histories_loaded += sink.histories_loaded;
-        read.without_history.append(&mut sink.without_history);
         if read.is_done() {
             self.log_read_result(source, read);
-            self.report_missing_history(source, mem::take(&mut read.without_history)).await;
+            let missing = mem::take(&mut read.histories.missing);
+            self.report_missing_history(source, missing).await;
         }
         failure.map_or(Ok(()), Err)
     }
 
-    /// Logs the result of a read.
     fn log_read_result(&self, source: &HistorySource, read: &HistoryRead) {
         let SampleCounts { accepted, already_known, invalid, in_future, .. } =
-            read.bootstrap.counts();
+            read.histories.bootstrap.counts();
         let reports = read.loadings.iter().map(HistoryLoad::report);
         let (mut queries, mut bytes, mut other_workloads) = (0, 0, 0);
         for report in reports {
@@ -291,8 +287,8 @@ impl Recommender {
         }
         tracing::info!(
             storage = self.storage.name(),
-            vpas = read.load_generations.len(),
-            containers = read.histories_loaded,
+            vpas = read.histories.load_generations.len(),
+            containers = read.histories.loaded,
             samples = accepted,
             already_known,
             invalid,
@@ -329,23 +325,6 @@ impl HistorySource {
 }
 
 impl HistoryRead {
-    fn new(
-        loadings: Vec<HistoryLoad>,
-        bootstrap: HistoryBootstrap,
-        load_generations: HashMap<ObjectKey, u64>,
-        gaps: HashMap<ObjectKey, Gap>,
-    ) -> Self {
-        Self {
-            loadings,
-            bootstrap,
-            load_generations,
-            gaps,
-            started: Instant::now(),
-            histories_loaded: 0,
-            without_history: Vec::new(),
-        }
-    }
-
     fn is_done(&self) -> bool {
         self.loadings.iter().all(HistoryLoad::is_done)
     }
@@ -354,32 +333,8 @@ impl HistoryRead {
 /// Adds samples to histories, and merges complete histories into the registry.
 struct HistorySink<'a> {
     role: &'a Recommender,
-    bootstrap: &'a mut HistoryBootstrap,
-    load_generations: &'a HashMap<ObjectKey, u64>,
-    gaps: &'a HashMap<ObjectKey, Gap>,
+    histories: &'a mut Histories,
     now: Time,
-    histories_loaded: usize,
-    without_history: Vec<ObjectKey>,
-}
-
-impl<'a> HistorySink<'a> {
-    fn new(
-        role: &'a Recommender,
-        bootstrap: &'a mut HistoryBootstrap,
-        load_generations: &'a HashMap<ObjectKey, u64>,
-        gaps: &'a HashMap<ObjectKey, Gap>,
-    ) -> Self {
-        let now = role.clock.now();
-        Self {
-            role,
-            bootstrap,
-            load_generations,
-            gaps,
-            now,
-            histories_loaded: 0,
-            without_history: Vec::new(),
-        }
-    }
 }
 
 impl Sink for HistorySink<'_> {
@@ -388,28 +343,29 @@ impl Sink for HistorySink<'_> {
     }
 
     fn sample(&mut self, key: &ContainerKey, sample: Sample) {
-        let Self { role, load_generations, gaps, .. } = self;
-        self.bootstrap
-            .add_sample(key, &sample, |vpa| start_history(role, load_generations, gaps, vpa));
+        let Histories { bootstrap, load_generations, gaps, .. } = &mut *self.histories;
+        bootstrap
+            .add_sample(key, &sample, |vpa| start_history(self.role, load_generations, gaps, vpa));
     }
 
     fn batch(&mut self, key: &ContainerKey, batch: SampleBatch<'_>) {
-        let Self { role, load_generations, gaps, .. } = self;
-        self.bootstrap
-            .add_batch(key, batch, |vpa| start_history(role, load_generations, gaps, vpa));
+        let Histories { bootstrap, load_generations, gaps, .. } = &mut *self.histories;
+        bootstrap
+            .add_batch(key, batch, |vpa| start_history(self.role, load_generations, gaps, vpa));
     }
 
     fn abandon(&mut self, vpa: &ObjectKey) {
-        self.bootstrap.abandon(vpa);
+        self.histories.bootstrap.abandon(vpa);
     }
 
     fn complete(&mut self, vpa: &ObjectKey) {
-        let Some(&generation) = self.load_generations.get(vpa) else { return };
+        let histories = &mut *self.histories;
+        let Some(&generation) = histories.load_generations.get(vpa) else { return };
         let mut state = self.role.state.lock();
-        if let Some(builder) = self.bootstrap.take_builder(vpa) {
-            self.histories_loaded += state.vpa_registry.merge_history(vpa, builder, self.now);
-        } else if !self.gaps.contains_key(vpa) {
-            self.without_history.push(vpa.clone());
+        if let Some(builder) = histories.bootstrap.take_builder(vpa) {
+            histories.loaded += state.vpa_registry.merge_history(vpa, builder, self.now);
+        } else if !histories.gaps.contains_key(vpa) {
+            histories.missing.push(vpa.clone());
         }
         state.vpa_registry.mark_loaded(vpa, generation);
         drop(state);

@@ -7,7 +7,7 @@ use std::{
 
 use plimsoll_core::types::ObjectKey;
 
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken};
+use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender};
 use crate::{
     cluster::leader::{Election, Heartbeat, HeartbeatResult, election_rules},
     controllers::runtime::liveness_thread,
@@ -25,7 +25,6 @@ impl Recommender {
         term.is_some() && *self.takeover_term.borrow() == term
     }
 
-    /// The election of this shard.
     pub(super) fn shard_election(&self) -> Option<Election> {
         let config = &self.config.election;
         if !config.enabled {
@@ -64,18 +63,14 @@ impl Recommender {
     }
 
     /// On every leader term, takes over stored history before this process writes anything.
-    pub(super) async fn run_takeover_loop(self: Arc<Self>, stop: ShutdownToken) {
+    pub(super) async fn run_takeover_loop(self: Arc<Self>) {
         loop {
-            let term = tokio::select! {
-                () = stop.cancelled() => return,
-                term = self.permit.fence().acquired() => term,
-            };
+            let term = self.permit.fence().acquired().await;
             if self.config.election.enabled {
                 tracing::info!(
                     "started leading; taking over stored history before the first write"
                 );
                 tokio::select! {
-                    () = stop.cancelled() => return,
                     // What was read is outdated once another process may have been the leader.
                     () = self.permit.fence().revoked(term) => continue,
                     () = self.take_over_stored_histories() => {}
@@ -83,12 +78,9 @@ impl Recommender {
             }
             self.takeover_term.send_replace(Some(term));
             self.enqueue_all_statuses();
-            self.save_trigger.wake();
-            tokio::select! {
-                // Writes at shutdown belong to the same term.
-                () = stop.cancelled() => return,
-                () = self.permit.fence().revoked(term) => {}
-            }
+            self.save_trigger.notify_one();
+            // Shutdown ends this task here, because the last writes belong to the same term.
+            self.permit.fence().revoked(term).await;
             self.takeover_term.send_replace(None);
             tracing::warn!("no longer leading; continuing as a standby");
         }
@@ -126,7 +118,7 @@ impl Recommender {
     }
 
     /// Renews the heartbeat after each pass, so that the updater knows that recommendations are current.
-    pub(super) async fn run_heartbeat_loop(self: Arc<Self>, stop: ShutdownToken) {
+    pub(super) async fn run_heartbeat_loop(self: Arc<Self>) {
         if self.config.compat == Compat::Upstream {
             return;
         }
@@ -144,9 +136,8 @@ impl Recommender {
         );
         let mut passes = self.passes.subscribe();
         loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = passes.changed() => {}
+            if passes.changed().await.is_err() {
+                return;
             }
             if !self.may_write() {
                 continue;
@@ -156,11 +147,7 @@ impl Recommender {
                 let health = self.health_reporter.lock();
                 (health.objects as usize, health.history.clone().unwrap_or_default())
             };
-            let result = tokio::select! {
-                () = stop.cancelled() => return,
-                result = heartbeat.renew(&permit, vpas, &history) => result,
-            };
-            match result {
+            match heartbeat.renew(&permit, vpas, &history).await {
                 Ok(HeartbeatResult::Forbidden) => return,
                 Ok(
                     HeartbeatResult::AccessUnknown

@@ -14,7 +14,6 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-/// The metrics source of a recommender.
 #[derive(Debug)]
 pub struct RecommenderObjectMetrics(pub Weak<Recommender>);
 

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use plimsoll_core::types::{ObjectKey, Time};
+use strum::VariantNames as _;
 
 use super::{Recommender, state::RecommenderState};
 use crate::{
@@ -20,7 +21,7 @@ const DROPPED: &str = "dropped";
 /// Initializes all outcome counters with zero.
 pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
     for source in OomKillSource::ALL {
-        for outcome in OomResult::NAMES.into_iter().chain([DROPPED]) {
+        for outcome in OomResult::VARIANTS.iter().copied().chain([DROPPED]) {
             health.count_oom_kills(source.name(), outcome, 0);
         }
     }

@@ -61,7 +61,6 @@ pub struct PassSummary {
 }
 
 impl Recommender {
-    /// Runs one pass.
     pub(super) async fn pass(self: &Arc<Self>, passes: &mut PassState) -> PassSummary {
         let started = Instant::now();
         let mut summary = PassSummary::default();
@@ -77,7 +76,7 @@ impl Recommender {
         self.metrics.steps.with_labels(["LoadMetrics"]).observe_duration(step.elapsed());
         self.timed("DeleteRemovedPods", || self.forget_deleted_pods());
         self.timed("UpdateVPAs", || self.decide(passes, &mut summary));
-        self.timed("MaintainCheckpoints", || self.save_trigger.wake());
+        self.timed("MaintainCheckpoints", || self.save_trigger.notify_one());
         self.timed("GarbageCollect", || self.forget_expired(passes));
         self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
         summary
@@ -110,7 +109,6 @@ impl Recommender {
         });
     }
 
-    /// Removes per-pod data of deleted pods.
     fn forget_deleted_pods(&self) {
         let now = self.clock.now();
         self.state.for_each_page(|state, page| {
@@ -132,9 +130,7 @@ impl Recommender {
         let config = &self.config;
         let mut counts = Vec::new();
         let may_write = self.may_write();
-        {
-            self.state.lock().update_node_capacity(config.pod_cap);
-        }
+        self.state.lock().update_node_capacity(config.pod_cap);
         self.state.for_each_page(|state, page| {
             let now = self.clock.now();
             for key in page {
@@ -145,10 +141,15 @@ impl Recommender {
                 let Some(vpa) = state.index.vpa(key) else { continue };
                 let mode = vpa.mode;
                 let pods = vpa.pod_count();
-                let unsupported = matches!(
-                    vpa.target(),
-                    TargetState::Unsupported(_) | TargetState::Unavailable(_)
-                );
+                let traits = |has_recommendation| VpaTraits {
+                    update_mode: mode.map(UpdateMode::as_str),
+                    has_recommendation,
+                    matches_pods: pods > 0,
+                    unsupported_config: matches!(
+                        vpa.target(),
+                        TargetState::Unsupported(_) | TargetState::Unavailable(_)
+                    ),
+                };
                 let Some(desired) = desired else {
                     let conditions = state.history_pending_conditions(key, now);
                     let last_status = state
@@ -160,24 +161,12 @@ impl Recommender {
                     if may_write && conditions.is_some() && has_changed {
                         self.status_queue.push(key.clone(), state.status_written_at(key));
                     }
-                    counts.push((
-                        mode,
-                        vpa.published_status
-                            .recommendation
-                            .as_ref()
-                            .is_some_and(|recommendation| !recommendation.is_empty()),
-                        pods > 0,
-                        unsupported,
-                    ));
+                    let published = vpa.published_status.recommendation.as_ref();
+                    counts.push(traits(published.is_some_and(|published| !published.is_empty())));
                     continue;
                 };
                 summary.vpas += 1;
-                counts.push((
-                    mode,
-                    !desired.recommendation.containers.is_empty(),
-                    pods > 0,
-                    unsupported,
-                ));
+                counts.push(traits(!desired.recommendation.containers.is_empty()));
                 let old: Vec<RecommendationSummary> = state
                     .vpa_registry
                     .get(key)
@@ -213,14 +202,7 @@ impl Recommender {
         self.metrics.states.set(state.vpa_registry.containers() as f64);
         drop(state);
         log_no_recommendation_reminder(passes, self.clock.now());
-        self.metrics.set_vpa_counts(counts.iter().map(
-            |&(mode, has_recommendation, matches_pods, unsupported_config)| VpaTraits {
-                update_mode: mode.map(UpdateMode::as_str),
-                has_recommendation,
-                matches_pods,
-                unsupported_config,
-            },
-        ));
+        self.metrics.set_vpa_counts(counts);
     }
 
     fn observe_changes(

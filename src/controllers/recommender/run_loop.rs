@@ -7,25 +7,21 @@ use std::{
 
 use plimsoll_core::types::Time;
 
-use super::{Recommender, ShutdownToken, pass::PassState};
+use super::{Recommender, pass::PassState};
 
 /// How long the first pass waits for stored history.
 const MAX_HISTORY_WAIT: Duration = Duration::from_secs(10);
 
 impl Recommender {
     /// Runs a pass as soon as the caches are synced, and then one per interval.
-    pub(super) async fn run_loop(self: Arc<Self>, stop: ShutdownToken) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = self.watches.wait_for_sync() => {}
-        }
+    pub(super) async fn run_loop(self: Arc<Self>) {
+        self.watches.wait_for_sync().await;
         let deadline = Instant::now() + MAX_HISTORY_WAIT;
         // The first load rarely covers all VPAs: some targets need a request to be resolved.
         while Instant::now() < deadline
             && self.state.lock().vpa_registry.waiting_for_history().next().is_some()
         {
             tokio::select! {
-                () = stop.cancelled() => return,
                 () = self.history_loaded.notified() => {}
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
@@ -40,10 +36,7 @@ impl Recommender {
                 warn_clock_jump(planned, started, self.config.interval);
             }
             self.loop_watchdog.tick();
-            let summary = tokio::select! {
-                () = stop.cancelled() => return,
-                summary = self.pass(&mut passes) => summary,
-            };
+            let summary = self.pass(&mut passes).await;
             self.loop_watchdog.tick();
             self.health.loop_metrics.set_last_success(self.clock.now());
             self.update_health();
@@ -57,10 +50,7 @@ impl Recommender {
             let next = started.later(interval);
             let next = if next < now || next > now.later(interval) { now } else { next };
             planned = Some(next);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.clock.sleep_until(next) => {}
-            }
+            self.clock.sleep_until(next).await;
         }
     }
 }

@@ -19,7 +19,6 @@ impl SlowHistory {
         Self { threshold: Some(threshold), since: HashMap::new() }
     }
 
-    /// Whether reports are enabled.
     pub const fn is_enabled(&self) -> bool {
         self.threshold.is_some()
     }

@@ -43,16 +43,13 @@ use plimsoll_core::{
 /// Number of VPAs visited before the lock is released.
 const PAGE_SIZE: usize = 256;
 
-/// The state with its lock.
 #[derive(Debug)]
 pub struct SharedState(Mutex<RecommenderState>);
 
 /// The cluster index and the histories.
 #[derive(Debug)]
 pub struct RecommenderState {
-    /// The index of pods and VPAs.
     pub index: VpaIndex,
-    /// VPAs and their histories.
     pub vpa_registry: VpaRegistry,
     /// Statuses that were sent and not confirmed yet, as they will be once stored.
     pub unconfirmed: HashMap<ObjectKey, PublishedStatus>,
@@ -67,14 +64,10 @@ pub struct RecommenderState {
     native_sidecars: bool,
 }
 
-/// The status to write for a VPA.
 #[derive(Debug)]
 pub struct DesiredStatus {
-    /// Recommended requests of its containers.
     pub recommendation: Recommendation,
-    /// Conditions of the VPA.
     pub conditions: Vec<Condition>,
-    /// Limits on the total requests of a pod.
     pub pod_limits: PodLimits,
 }
 
@@ -179,14 +172,12 @@ impl RecommenderState {
             || self.index.vpa(&key).is_some_and(|vpa| *vpa.target() == TargetState::Unknown)
     }
 
-    /// Removes a VPA.
     pub fn remove_vpa(&mut self, key: &ObjectKey) {
         self.index.remove_vpa(key);
         self.vpa_registry.untrack(key);
         self.unconfirmed.remove(key);
     }
 
-    /// Applies a change of a pod.
     pub fn apply_pod_change(&mut self, change: ObjectChange<PartialPod>) {
         if let Some(nodes) = &mut self.nodes {
             nodes.apply_pod(&change, self.index.scope());
@@ -204,7 +195,6 @@ impl RecommenderState {
         }
     }
 
-    /// Applies a change of a node.
     pub fn apply_node_change(&mut self, change: ObjectChange<PartialNode>) {
         if let Some(nodes) = &mut self.nodes {
             nodes.apply_node(change);
@@ -394,9 +384,7 @@ impl RecommenderState {
         let conditions = conditions::merge(&vpa.published_status.conditions, now, &input);
         Some(DesiredStatus { recommendation, conditions, pod_limits: limits })
     }
-}
 
-impl RecommenderState {
     /// The conditions of a VPA that has been waiting for its history for long.
     pub fn history_pending_conditions(&self, key: &ObjectKey, now: Time) -> Option<Vec<Condition>> {
         if !self.is_waiting_for_history(key) || !self.slow_history.is_overdue(key, now) {

@@ -11,7 +11,6 @@ use crate::cluster::write::{
 };
 use plimsoll_core::recommender::published_status::{self, PublishedStatus, StatusChange};
 
-/// Provides status patches from the state of the recommender.
 #[derive(Debug)]
 pub struct RecommendationStatusSource(pub Weak<Recommender>);
 

@@ -12,7 +12,9 @@ use plimsoll_core::{
 };
 use plimsoll_storage::{Error, LoadRequest};
 
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, ShutdownToken};
+use super::{
+    MAX_BACKOFF, MIN_BACKOFF, Recommender, history_loader::from_checkpoint::record_last_alive,
+};
 use crate::cluster::cache::vpa_index::TargetState;
 use plimsoll_core::recommender::{HistoryBootstrap, RestoreResult};
 
@@ -22,23 +24,19 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
 impl Recommender {
     /// Loads the history of every new VPA. Retries later what could not be loaded and was skipped
     /// (`--history-optional`).
-    pub(super) async fn run_storage_load_loop(self: Arc<Self>, stop: ShutdownToken) {
+    pub(super) async fn run_storage_load_loop(self: Arc<Self>) {
         let mut pause = MIN_BACKOFF;
         let mut retry_at = Instant::now();
         loop {
             let wanted = self.vpas_without_history(Instant::now() >= retry_at);
             if wanted.is_empty() {
                 tokio::select! {
-                    () = stop.cancelled() => return,
                     () = self.history_wanted.notified() => {}
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
                 }
                 continue;
             }
-            let result = tokio::select! {
-                () = stop.cancelled() => return,
-                result = self.load(&wanted) => result,
-            };
+            let result = self.load(&wanted).await;
             self.history_unreadable.store(result.is_err(), Ordering::Release);
             let Err(error) = result else {
                 (pause, retry_at) = (MIN_BACKOFF, Instant::now());
@@ -47,20 +45,21 @@ impl Recommender {
             tracing::error!(%error, vpas = wanted.len(), "failed to load stored history");
             retry_at = Instant::now() + pause;
             if self.config.history_optional {
-                let mut state = self.state.lock();
-                for key in wanted.keys() {
-                    state.vpa_registry.mark_missing(key);
-                }
-                drop(state);
-                self.history_loaded.notify_one();
+                self.continue_without_history(wanted.keys());
             } else {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = tokio::time::sleep(pause) => {}
-                }
+                tokio::time::sleep(pause).await;
             }
             pause = (pause * 2).min(MAX_BACKOFF);
         }
+    }
+
+    pub(super) fn continue_without_history<'a>(&self, vpas: impl Iterator<Item = &'a ObjectKey>) {
+        let mut state = self.state.lock();
+        for key in vpas {
+            state.vpa_registry.mark_missing(key);
+        }
+        drop(state);
+        self.history_loaded.notify_one();
     }
 
     /// The VPAs whose history must be loaded, with the owner of their pods. `again` includes those that failed
@@ -176,7 +175,6 @@ impl Recommender {
     }
 }
 
-/// Loads stored records into the registry.
 struct HistorySink<'a> {
     role: &'a Recommender,
     now: Time,
@@ -212,9 +210,7 @@ impl Sink for HistorySink<'_> {
             Ok(result) => {
                 self.adopted += u64::from(self.adopt && result == RestoreResult::Merged);
                 let last = snapshot.cpu_seen.last.max(snapshot.memory_seen.last);
-                let last = last.unwrap_or(Time::EPOCH);
-                let earliest = self.last_alive.entry(key.vpa).or_insert(last);
-                *earliest = last.min(*earliest);
+                record_last_alive(&mut self.last_alive, key.vpa, last.unwrap_or(Time::EPOCH));
             }
             Err(error) => {
                 let (record, reason) = (key.to_string(), error.to_string());

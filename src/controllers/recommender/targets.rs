@@ -5,29 +5,21 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt as _;
 use plimsoll_core::types::ObjectKey;
 
-use super::{Recommender, ShutdownToken};
+use super::Recommender;
 use plimsoll_core::api::vpa::TargetRef;
 
 /// Results are cached, so polling is cheap. New VPAs are resolved at once.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of concurrent lookups.
 const MAX_CONCURRENT_LOOKUPS: usize = 10;
 
 impl Recommender {
     /// Periodically resolves the targets that are not in the watch caches.
-    pub(super) async fn run_target_lookup_loop(self: Arc<Self>, stop: ShutdownToken) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = self.watches.wait_for_sync() => {}
-        }
+    pub(super) async fn run_target_lookup_loop(self: Arc<Self>) {
+        self.watches.wait_for_sync().await;
         loop {
+            self.resolve_unwatched_targets().await;
             tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.resolve_unwatched_targets() => {}
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
                 () = self.target_wanted.notified() => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }

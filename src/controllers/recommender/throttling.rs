@@ -9,12 +9,11 @@ use std::{
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::prometheus::history::{KnownPods, ThrottlingReport};
 
-use super::{Recommender, ShutdownToken, history_loader::HistorySource};
+use super::{Recommender, history_loader::HistorySource};
 use crate::cluster::cache::vpa_index::TargetState;
 
 /// Throttling is reported as a share of a day, so an hourly query is enough.
 const QUERY_INTERVAL: Duration = Duration::from_hours(1);
-/// The time range of the query.
 const QUERY_WINDOW: Duration = Duration::from_hours(24);
 /// Delay before failed queries are retried.
 const RETRY_DELAY: Duration = Duration::from_mins(5);
@@ -22,11 +21,7 @@ const RETRY_DELAY: Duration = Duration::from_mins(5);
 impl Recommender {
     /// Queries throttling soon after histories were loaded, and then hourly. Nothing waits for it: a container
     /// without data is not considered throttled. VPAs whose queries failed are retried sooner.
-    pub(super) async fn run_throttling_query_loop(
-        self: Arc<Self>,
-        source: Arc<HistorySource>,
-        stop: ShutdownToken,
-    ) {
+    pub(super) async fn run_throttling_query_loop(self: Arc<Self>, source: Arc<HistorySource>) {
         let mut failed = HashSet::new();
         let mut next_full_query = Instant::now();
         loop {
@@ -38,20 +33,14 @@ impl Recommender {
             let wait = if wanted.is_empty() {
                 super::storage_loader::POLL_INTERVAL
             } else {
-                failed = tokio::select! {
-                    () = stop.cancelled() => return,
-                    result = self.query_throttling(&source, &wanted) => result,
-                };
+                failed = self.query_throttling(&source, &wanted).await;
                 if is_full_query {
                     next_full_query = Instant::now() + QUERY_INTERVAL;
                 }
                 let remaining = next_full_query.saturating_duration_since(Instant::now());
                 if failed.is_empty() { remaining } else { remaining.min(RETRY_DELAY) }
             };
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(wait) => {}
-            }
+            tokio::time::sleep(wait).await;
         }
     }
 

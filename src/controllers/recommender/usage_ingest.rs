@@ -19,7 +19,7 @@ use crate::{
     cluster::{
         cache::vpa_index::MissingUsage,
         container_usage::{
-            external_usage::{ExternalMetrics, PodQuery, fetch_external_usage},
+            external_usage::{PodQuery, fetch_external_usage},
             pod_metrics::{PodUsage, UsageError, UsageReport, fetch_usage},
             prometheus_usage::fetch_prometheus_usage,
         },
@@ -49,7 +49,6 @@ const USAGE_TIMEOUT_LIMITS: (Duration, Duration) =
 /// otherwise.
 const USAGE_WAIT_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// A finished read of usage.
 pub(super) struct UsageRead {
     sample_counts: SampleCounts,
     result: Result<UsageReport, UsageError>,
@@ -198,15 +197,10 @@ impl Recommender {
                 let namespaces = namespaces.as_ref().map(<[&str; 1]>::as_slice);
                 fetch_usage(&self.client, namespaces, sink, timeout_limit).await
             }
-            UsageSource::External { cpu, memory, container_label } => {
-                let metrics = ExternalMetrics {
-                    cpu: cpu.clone(),
-                    memory: memory.clone(),
-                    container_label: container_label.clone(),
-                };
+            UsageSource::External(metrics) => {
                 let concurrency = self.config.workers;
                 let pods = self.external_queries();
-                fetch_external_usage(&self.client, &metrics, pods, concurrency, sink, timeout_limit)
+                fetch_external_usage(&self.client, metrics, pods, concurrency, sink, timeout_limit)
                     .await
             }
             UsageSource::Prometheus => self.fetch_usage_from_prometheus(sink, timeout_limit).await,
@@ -262,7 +256,6 @@ impl Recommender {
         queries
     }
 
-    /// Adds the usage of one pod to the histories of its VPAs.
     fn add_pod_usage(&self, usage: &PodUsage, counts: &mut SampleCounts) {
         let now = self.clock.now();
         let mut state = self.state.lock();

@@ -9,27 +9,21 @@ use crate::{
     cluster::{
         cache::eviction_events::watch_evictions,
         watch::{
-            WatchOptions,
-            maybe_object::MaybeObject,
-            partial_objects::{PartialNode, PartialPod},
-            status::WatchStatus,
-            watch,
+            WatchOptions, maybe_object::MaybeObject, partial_objects::PartialNode,
+            status::WatchStatus, watch,
         },
     },
-    controllers::runtime::controller_watches,
+    controllers::runtime::controller_watches::{self, WatchStarter},
 };
-use plimsoll_core::api::VerticalPodAutoscaler;
 
 /// The status of each watch, in the order in which startup waits for them.
 #[derive(Debug)]
 pub struct Watches {
-    /// VPAs.
     pub vpas: Arc<WatchStatus>,
     /// Pods that are not pending.
     pub pods: Arc<WatchStatus>,
     /// The seven built-in controller kinds.
     pub controllers: Vec<Arc<WatchStatus>>,
-    /// Evictions.
     pub evictions: Arc<WatchStatus>,
     /// Nodes, if recommendations are capped to the largest node.
     pub nodes: Option<Arc<WatchStatus>>,
@@ -48,7 +42,6 @@ impl Watches {
         }
     }
 
-    /// All watches.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         let first = [&self.vpas, &self.pods, &self.evictions];
         first.into_iter().chain(&self.controllers).chain(&self.nodes)
@@ -59,54 +52,39 @@ impl Watches {
         self.all().filter(|status| !Arc::ptr_eq(status, &self.evictions))
     }
 
-    /// Waits until all required watches are synced.
     pub async fn wait_for_sync(&self) {
         for status in self.required() {
             status.wait_until_synced().await;
         }
     }
-}
 
-impl Recommender {
-    /// Starts all watches, which run until shutdown.
-    pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut super::Tasks) {
-        let namespaces = self.config.scope.only.as_deref();
-        let factory = &self.watch_factory;
+    pub fn start(
+        &self,
+        recommender: &Arc<Recommender>,
+        stop: &ShutdownToken,
+        tasks: &mut super::Tasks,
+    ) {
+        let namespace = recommender.config.scope.only.as_deref();
+        let watch_factory = &recommender.watch_factory;
+        let mut watches =
+            WatchStarter { target: recommender, watch_factory, namespace, stop, tasks };
+        watches.start(&self.vpas, WatchOptions::default(), |role, change| {
+            let needs_lookup = role.state.lock().apply_vpa_change(change);
+            if needs_lookup {
+                role.history_wanted.notify_one();
+                role.target_wanted.notify_one();
+            }
+        });
+        // A pending pod uses nothing yet, and does not count as matching.
+        let field_selector = Some("status.phase!=Pending".to_owned());
+        let pod_options = WatchOptions { field_selector, ..WatchOptions::default() };
+        watches.start(&self.pods, pod_options, |role, change| {
+            role.state.lock().apply_pod_change(change);
+        });
+        let (controllers, statuses) = (&recommender.controllers, &self.controllers);
+        controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
         {
-            let (role, stopped) = (Arc::clone(self), stop.cancelled());
-            let vpas = factory.objects::<VerticalPodAutoscaler>(namespaces);
-            tasks.spawn(async move {
-                let apply = |change| {
-                    let needs_lookup = role.state.lock().apply_vpa_change(change);
-                    if needs_lookup {
-                        role.history_wanted.notify_one();
-                        role.target_wanted.notify_one();
-                    }
-                };
-                watch(vpas, WatchOptions::default(), &role.watches.vpas, apply, stopped).await;
-            });
-        }
-        {
-            let (role, stopped) = (Arc::clone(self), stop.cancelled());
-            let pods = factory.objects::<PartialPod>(namespaces);
-            // A pending pod uses nothing yet, and does not count as matching.
-            let field_selector = Some("status.phase!=Pending".to_owned());
-            tasks.spawn(async move {
-                let apply = |change| role.state.lock().apply_pod_change(change);
-                let options = WatchOptions { field_selector, ..WatchOptions::default() };
-                watch(pods, options, &role.watches.pods, apply, stopped).await;
-            });
-        }
-        controller_watches::start(
-            factory,
-            namespaces,
-            &self.controllers,
-            &self.watches.controllers,
-            stop,
-            tasks,
-        );
-        {
-            let (role, stopped) = (Arc::clone(self), stop.cancelled());
+            let (role, stopped) = (Arc::clone(recommender), stop.cancelled());
             tasks.spawn(async move {
                 let namespaces = role.config.scope.only.as_deref();
                 let apply = |eviction| role.state.lock().add_eviction(&eviction);
@@ -114,9 +92,9 @@ impl Recommender {
                     .await;
             });
         }
-        if self.watches.nodes.is_some() {
-            let (role, stopped) = (Arc::clone(self), stop.cancelled());
-            let nodes: Api<MaybeObject<PartialNode>> = Api::all(self.client.clone());
+        if self.nodes.is_some() {
+            let (role, stopped) = (Arc::clone(recommender), stop.cancelled());
+            let nodes: Api<MaybeObject<PartialNode>> = Api::all(recommender.client.clone());
             tasks.spawn(async move {
                 let Some(status) = &role.watches.nodes else { return };
                 let apply = |change| role.state.lock().apply_node_change(change);

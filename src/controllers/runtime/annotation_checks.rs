@@ -7,7 +7,6 @@ use plimsoll_core::{
     sizing::VpaOptions, updater::guard::maintenance_window::MaintenanceWindows,
 };
 
-/// All invalid annotations.
 pub(crate) fn find_invalid(annotations: &BTreeMap<String, String>) -> Vec<InvalidAnnotation> {
     let (_, mut invalid) = Tuning::from_annotations(annotations);
     invalid.extend(find_invalid_for_writers(annotations));

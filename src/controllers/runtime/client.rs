@@ -12,7 +12,6 @@ use super::liveness_thread::Clients;
 /// data at least every 290 seconds, because it requests that timeout.
 const READ_TIMEOUT: Duration = Duration::from_secs(330);
 
-/// Connects with this user agent.
 pub(crate) async fn connect(kubeconfig: Option<&Path>, agent: &'static str) -> Result<Clients> {
     let config = build_config(kubeconfig, agent).await?;
     let liveness_config = config.clone();

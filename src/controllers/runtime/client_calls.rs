@@ -86,12 +86,10 @@ fn is_object_path(path: &str) -> bool {
     rest.len() != 1
 }
 
-/// Counts Prometheus queries.
 #[derive(Debug)]
 pub(crate) struct QueryRecorder(PrometheusQueryMetrics);
 
 impl QueryRecorder {
-    /// Records queries in these metrics.
     pub fn new(calls: PrometheusQueryMetrics) -> Self {
         calls.init_outcomes(&["ok", "empty"]);
         calls.init_outcomes(&QueryError::REASONS);

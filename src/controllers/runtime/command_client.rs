@@ -2,22 +2,23 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use clap::Args;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
-/// Timeout of each response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How to connect to a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How to connect to a cluster: by default to that of `KUBECONFIG` or `~/.kube/config`, or the own one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct ClusterOptions {
-    /// Path of the kubeconfig; `None` uses `KUBECONFIG`, `~/.kube/config`, or the in-cluster configuration.
+    /// Path of the kubeconfig file
+    #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context; `None` uses the current one.
+    /// Context in the kubeconfig file
+    #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
 
@@ -35,12 +36,6 @@ pub struct Cluster {
     pub address: String,
     /// The default namespace.
     pub namespace: String,
-}
-
-impl std::fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cluster").field("address", &self.address).finish_non_exhaustive()
-    }
 }
 
 /// Connects to the cluster like kubectl, with this user agent.

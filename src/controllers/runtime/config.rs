@@ -118,7 +118,8 @@ pub struct LogConfig {
 }
 
 /// Format of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_format)]
 pub enum LogFormat {
     /// Text lines.
     #[default]
@@ -127,16 +128,8 @@ pub enum LogFormat {
     Json,
 }
 
-impl FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err("use text or json".to_owned()),
-        }
-    }
+fn unknown_format(_: &str) -> String {
+    "use text or json".to_owned()
 }
 
 #[cfg(test)]

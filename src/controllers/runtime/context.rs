@@ -48,17 +48,7 @@ impl<C: Controller> ScrapedController for C {
 }
 
 impl ControllerContext {
-    /// Creates the context of a process with a single controller.
-    pub(crate) fn for_single_controller(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
-        Self::new(clients, clock, WatchFactory::dedicated)
-    }
-
-    /// Creates the context of a process with several controllers.
-    pub(crate) fn for_all_in_one(clients: Clients, clock: Clock) -> anyhow::Result<Self> {
-        Self::new(clients, clock, WatchFactory::shared)
-    }
-
-    fn new(
+    pub(crate) fn new(
         clients: Clients,
         clock: Clock,
         new_factory: fn(Client) -> WatchFactory,
@@ -96,26 +86,22 @@ impl ControllerContext {
             }
             registry.scrape()
         });
-        let probes = Arc::new(AllProbes(controllers));
         let runtime = self.liveness.runtime();
         for listener in listeners {
-            let (exposition, probes) = (exposition.clone(), probes.clone());
+            let (exposition, probes) = (exposition.clone(), Arc::clone(&controllers));
             tasks.spawn_on(runtime, |stop| listener.serve(exposition, probes, stop.cancelled()));
         }
     }
 }
 
 /// The probes of all controllers: the process is live and ready if each controller is.
-struct AllProbes(Arc<Vec<Arc<dyn ScrapedController>>>);
-
-impl Probes for AllProbes {
+impl Probes for Vec<Arc<dyn ScrapedController>> {
     fn check_liveness(&self) -> Result<(), Stalled> {
-        self.0.iter().try_for_each(|controller| controller.check_liveness())
+        self.iter().try_for_each(|controller| controller.check_liveness())
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
         let missing: Vec<String> = self
-            .0
             .iter()
             .filter_map(|controller| controller.check_readiness().err())
             .flatten()

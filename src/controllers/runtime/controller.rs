@@ -1,6 +1,6 @@
 //! The lifecycle of a controller: build it, start it, run it until a signal, and stop it in order.
 
-use std::{fmt, net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
+use std::{net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use tokio::time::Instant;
@@ -16,26 +16,21 @@ use crate::cluster::{
     clock::Clock,
     leader::{Election, ElectionState},
     server::{AdminServer, Probes},
+    watch::WatchFactory,
 };
 
 /// Time limit for flushing queued writes when a leader stops.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The configuration of a controller.
 pub trait ControllerConfig: Send + Sized + 'static {
-    /// The controller that it configures.
     type Controller: Controller<Config = Self>;
 
-    /// The settings of the process.
     fn process(&self) -> &ProcessConfig;
 }
 
-/// A controller of this program.
-pub trait Controller: Probes + fmt::Debug + Sized + 'static {
-    /// Its configuration.
+pub trait Controller: Probes + Sized + 'static {
     type Config: ControllerConfig<Controller = Self>;
 
-    /// The user agent of its requests.
     const USER_AGENT: &str;
 
     /// Builds the controller. Nothing is watched or written yet.
@@ -76,8 +71,6 @@ pub struct ControllerTasks {
     pub(crate) until_end: TaskGroup,
 }
 
-/// A running controller.
-#[derive(Debug)]
 pub struct ControllerHandle<C> {
     controller: Arc<C>,
     addresses: Vec<SocketAddr>,
@@ -113,7 +106,8 @@ pub async fn start<C: ControllerConfig>(
     clock: Clock,
 ) -> Result<ControllerHandle<C::Controller>> {
     // On the heap, because the future would be large.
-    let mut context = Box::new(ControllerContext::for_single_controller(clients.into(), clock)?);
+    let mut context =
+        Box::new(ControllerContext::new(clients.into(), clock, WatchFactory::dedicated)?);
     let mut listeners = Vec::new();
     for address in &config.process().addresses {
         listeners.push(context.liveness.bind(address).await?);
@@ -124,7 +118,6 @@ pub async fn start<C: ControllerConfig>(
     Ok(handle)
 }
 
-/// Builds a controller.
 pub(crate) async fn prepare<C: ControllerConfig>(
     config: C,
     context: &mut ControllerContext,
@@ -152,22 +145,18 @@ impl<C: Controller> PreparedController<C> {
 }
 
 impl<C: Controller> ControllerHandle<C> {
-    /// The address of metrics.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// The address of probes.
     pub fn health(&self) -> SocketAddr {
         self.addresses[self.addresses.len() - 1]
     }
 
-    /// The state of its leader election, if it has one.
     pub const fn election(&self) -> Option<&ElectionState> {
         self.election.as_ref()
     }
 
-    /// Whether it is ready, or what is missing.
     pub fn ready(&self) -> Result<(), Vec<String>> {
         self.controller.check_readiness()
     }

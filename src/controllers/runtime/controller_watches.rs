@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 use super::shutdown::{ShutdownToken, Tasks};
 use crate::cluster::{
     cache::controllers::{
-        Controller, ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
-        SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+        ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob, SlimReplicaSet,
+        SlimReplicationController, SlimStatefulSet,
     },
-    watch::{WatchFactory, WatchOptions, status::WatchStatus, watch},
+    watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
 };
 
 const KINDS: [&str; 7] = [
@@ -30,15 +30,39 @@ pub(crate) fn watch_statuses() -> Vec<Arc<WatchStatus>> {
     KINDS.map(|name| Arc::new(WatchStatus::new(name))).to_vec()
 }
 
-/// Arguments shared by all of these watches.
-struct WatchStarter<'a> {
-    watch_factory: &'a WatchFactory,
-    namespace: Option<&'a str>,
-    controllers: &'a Arc<ControllerCache>,
-    stop: &'a ShutdownToken,
+/// Starts watches whose changes are applied to one object. They run until shutdown.
+pub(crate) struct WatchStarter<'a, T> {
+    pub target: &'a Arc<T>,
+    pub watch_factory: &'a WatchFactory,
+    pub namespace: Option<&'a str>,
+    pub stop: &'a ShutdownToken,
+    pub tasks: &'a mut Tasks,
 }
 
-/// Starts the watches, with statuses from [`watch_statuses`]. They run until shutdown.
+impl<T: Send + Sync + 'static> WatchStarter<'_, T> {
+    pub fn start<K>(
+        &mut self,
+        status: &Arc<WatchStatus>,
+        options: WatchOptions,
+        apply: fn(&T, ObjectChange<K>),
+    ) where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let objects = self.watch_factory.objects::<K>(self.namespace);
+        let (target, status) = (Arc::clone(self.target), Arc::clone(status));
+        let stopped = self.stop.cancelled();
+        self.tasks.spawn(async move {
+            watch(objects, options, &status, |change| apply(&target, change), stopped).await;
+        });
+    }
+}
+
+/// Starts the watches, with statuses from [`watch_statuses`].
 pub(crate) fn start(
     watch_factory: &WatchFactory,
     namespace: Option<&str>,
@@ -47,34 +71,29 @@ pub(crate) fn start(
     stop: &ShutdownToken,
     tasks: &mut Tasks,
 ) {
-    let starter = WatchStarter { watch_factory, namespace, controllers, stop };
-    let mut statuses = statuses.iter();
-    starter.start_kind::<SlimDaemonSet>(statuses.next(), tasks);
-    starter.start_kind::<SlimDeployment>(statuses.next(), tasks);
-    starter.start_kind::<SlimReplicaSet>(statuses.next(), tasks);
-    starter.start_kind::<SlimStatefulSet>(statuses.next(), tasks);
-    starter.start_kind::<SlimReplicationController>(statuses.next(), tasks);
-    starter.start_kind::<SlimJob>(statuses.next(), tasks);
-    starter.start_kind::<SlimCronJob>(statuses.next(), tasks);
-}
-
-impl WatchStarter<'_> {
-    fn start_kind<K>(&self, status: Option<&Arc<WatchStatus>>, tasks: &mut Tasks)
-    where
-        K: Controller
-            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-    {
-        let Some(status) = status.cloned() else { return };
-        let objects = self.watch_factory.objects::<K>(self.namespace);
-        let (controllers, stopped) = (Arc::clone(self.controllers), self.stop.cancelled());
-        tasks.spawn(async move {
-            let apply = |change| controllers.apply::<K>(change);
-            watch(objects, WatchOptions::default(), &status, apply, stopped).await;
-        });
-    }
+    let [
+        daemon_sets,
+        deployments,
+        replica_sets,
+        stateful_sets,
+        replication_controllers,
+        jobs,
+        cron_jobs,
+    ] = statuses
+    else {
+        return;
+    };
+    let options = WatchOptions::default;
+    let mut watches = WatchStarter { target: controllers, watch_factory, namespace, stop, tasks };
+    watches.start(daemon_sets, options(), ControllerCache::apply::<SlimDaemonSet>);
+    watches.start(deployments, options(), ControllerCache::apply::<SlimDeployment>);
+    watches.start(replica_sets, options(), ControllerCache::apply::<SlimReplicaSet>);
+    watches.start(stateful_sets, options(), ControllerCache::apply::<SlimStatefulSet>);
+    watches.start(
+        replication_controllers,
+        options(),
+        ControllerCache::apply::<SlimReplicationController>,
+    );
+    watches.start(jobs, options(), ControllerCache::apply::<SlimJob>);
+    watches.start(cron_jobs, options(), ControllerCache::apply::<SlimCronJob>);
 }

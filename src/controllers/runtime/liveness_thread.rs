@@ -7,7 +7,7 @@
 //! work whose size users control, take no lock that is held during such work, and use no connection that another
 //! runtime drives.
 
-use std::{fmt, io, sync::Arc, thread};
+use std::{io, sync::Arc, thread};
 
 use anyhow::{Context as _, Result};
 use kube::Client;
@@ -52,12 +52,6 @@ impl From<Client> for Clients {
     }
 }
 
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clients").finish_non_exhaustive()
-    }
-}
-
 /// Handle of the liveness thread, which stops when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Liveness(Arc<Inner>);
@@ -66,12 +60,6 @@ struct Inner {
     runtime: Handle,
     client: Client,
     _end: oneshot::Sender<()>,
-}
-
-impl fmt::Debug for Liveness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Liveness").finish_non_exhaustive()
-    }
 }
 
 impl Liveness {
@@ -87,7 +75,6 @@ impl Liveness {
         Ok((controllers, Self(Arc::new(Inner { runtime, client, _end: shutdown_sender }))))
     }
 
-    /// The runtime for liveness tasks.
     pub fn runtime(&self) -> &Handle {
         &self.0.runtime
     }

@@ -12,7 +12,6 @@ use crate::cluster::server::Stalled;
 pub(crate) struct LoopWatchdog(Mutex<Option<Instant>>);
 
 impl LoopWatchdog {
-    /// Records an iteration.
     pub fn tick(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }

@@ -6,15 +6,15 @@ pub(crate) mod client;
 pub(crate) mod client_calls;
 pub mod command_client;
 pub mod config;
-pub mod context;
+pub(crate) mod context;
 pub mod controller;
 pub(crate) mod controller_watches;
-pub mod liveness_thread;
+pub(crate) mod liveness_thread;
 pub(crate) mod loop_watchdog;
 pub mod prometheus;
 pub(crate) mod quotas;
 pub(crate) mod role_health;
-pub mod shutdown;
+pub(crate) mod shutdown;
 pub(crate) mod traffic_metrics;
 
 pub use liveness_thread::Clients;

@@ -45,22 +45,6 @@ pub struct PrometheusConfig {
     pub has_fallback: bool,
 }
 
-impl Default for PrometheusConfig {
-    fn default() -> Self {
-        Self {
-            transport: TransportConfig::default(),
-            series_options: SchemaOverrides::default(),
-            pod_labels: None,
-            history_length: Duration::from_hours(8 * 24),
-            resolution: None,
-            query_timeout: Duration::from_mins(5),
-            max_concurrent_queries: 2,
-            buffer_bytes: 24 << 20,
-            has_fallback: false,
-        }
-    }
-}
-
 impl PrometheusConfig {
     /// Opens the history. Does not send any query.
     pub fn open_history(

@@ -26,7 +26,6 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    /// The quotas of a namespace.
     pub fn in_namespace(&self, namespace: &str) -> Vec<Quota> {
         let quotas = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         quotas.in_namespace(namespace).cloned().collect()

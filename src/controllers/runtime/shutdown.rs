@@ -8,10 +8,8 @@ use tokio::{
     task::JoinSet,
 };
 
-/// The tasks of a group.
 pub type Tasks = JoinSet<()>;
 
-/// Tasks that are shut down together.
 #[derive(Debug, Default)]
 pub struct TaskGroup {
     shutdown: watch::Sender<bool>,
@@ -37,12 +35,25 @@ impl TaskGroup {
         self.tasks.spawn(task(self.shutdown_token()));
     }
 
-    /// Starts a task on another runtime.
     pub fn spawn_on<F>(&mut self, runtime: &Handle, task: impl FnOnce(ShutdownToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         self.tasks.spawn_on(task(self.shutdown_token()), runtime);
+    }
+
+    /// Starts a task on the current runtime, which shutdown drops wherever it waits.
+    pub fn spawn_cancellable(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(|stop| stop.drop_when_cancelled(task));
+    }
+
+    /// Starts a task on another runtime, which shutdown drops wherever it waits.
+    pub fn spawn_cancellable_on(
+        &mut self,
+        runtime: &Handle,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.spawn_on(runtime, |stop| stop.drop_when_cancelled(task));
     }
 
     /// Requests shutdown, and waits until all tasks have ended.
@@ -52,7 +63,6 @@ impl TaskGroup {
     }
 }
 
-/// Signals shutdown to tasks.
 #[derive(Clone, Debug)]
 pub struct ShutdownToken(watch::Receiver<bool>);
 
@@ -62,7 +72,6 @@ impl ShutdownToken {
         Self(receiver)
     }
 
-    /// Whether shutdown was requested.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
@@ -73,6 +82,13 @@ impl ShutdownToken {
         async move {
             // A dropped sender requests shutdown as well.
             let _ = receiver.wait_for(|cancelled| *cancelled).await;
+        }
+    }
+
+    async fn drop_when_cancelled(self, task: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.cancelled() => {}
+            () = task => {}
         }
     }
 }

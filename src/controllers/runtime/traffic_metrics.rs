@@ -7,7 +7,6 @@ use crate::{
     telemetry::ApiTrafficMetrics,
 };
 
-/// Updates the metrics of watches.
 pub(crate) fn export_watch_metrics<'a>(
     traffic: &ApiTrafficMetrics,
     statuses: impl IntoIterator<Item = &'a Arc<WatchStatus>>,
@@ -25,7 +24,6 @@ pub(crate) fn export_watch_metrics<'a>(
     }
 }
 
-/// Updates the metrics of writes.
 pub(crate) fn export_write_metrics(traffic: &ApiTrafficMetrics, stats: &WriteStats) {
     for ((kind, outcome), count) in stats.counts() {
         traffic.writes.with_labels([kind.as_str(), &outcome.to_string()]).set_total(count);

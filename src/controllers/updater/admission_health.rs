@@ -6,17 +6,16 @@ use std::{
 };
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{ResourceExt as _, api::Api};
+use kube::{Client, ResourceExt as _, api::Api};
 use plimsoll_core::types::Time;
 
-use super::{Updater, config::AdmissionCheck};
+use super::config::AdmissionCheck;
 use plimsoll_core::{types::compat::Compat, updater::guard::AdmissionLeaseStatus};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upstream's delays between attempts.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(300)];
 
-/// The health of the admission controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdmissionHealth {
     /// New pods will be sized, or the check is disabled.
@@ -34,7 +33,7 @@ pub(crate) enum AdmissionHealth {
 pub(super) struct AdmissionLog(Mutex<Option<(AdmissionHealth, String)>>);
 
 impl AdmissionLog {
-    fn log(&self, check: &AdmissionCheck, health: AdmissionHealth, why: &str) {
+    pub fn log(&self, check: &AdmissionCheck, health: AdmissionHealth, why: &str) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if last
             .as_ref()
@@ -63,21 +62,13 @@ impl AdmissionLog {
     }
 }
 
-impl Updater {
-    /// Reads the Lease, and logs the health if it changed since the last pass.
-    pub(super) async fn check_admission(&self) -> AdmissionHealth {
-        let Some(check) = &self.config.admission_check else { return AdmissionHealth::Ready };
-        let (health, why) = self.read_admission_lease(check).await;
-        self.admission_log.log(check, health, &why);
-        health
-    }
-
+impl AdmissionCheck {
     /// Returns the health, and why the admission controller is not ready.
-    async fn read_admission_lease(&self, check: &AdmissionCheck) -> (AdmissionHealth, String) {
-        let leases = Api::<Lease>::namespaced(self.client.clone(), &check.namespace);
+    pub(super) async fn run(&self, client: &Client, compat: Compat) -> (AdmissionHealth, String) {
+        let leases = Api::<Lease>::namespaced(client.clone(), &self.namespace);
         let mut delays = RETRY_DELAYS.into_iter();
         let lease = loop {
-            let response = tokio::time::timeout(REQUEST_TIMEOUT, leases.get(&check.name)).await;
+            let response = tokio::time::timeout(REQUEST_TIMEOUT, leases.get(&self.name)).await;
             match response {
                 Ok(Ok(lease)) => break lease,
                 Ok(Err(kube::Error::Api(status))) if !is_transient(status.code) => {
@@ -97,14 +88,12 @@ impl Updater {
         };
         // Leases are renewed in real time, even if this process runs on a simulated clock.
         let now = crate::cluster::clock::Clock::wall().now();
-        if check.is_ready(&lease, self.config.settings.compat, now) {
+        if self.is_ready(&lease, compat, now) {
             return (AdmissionHealth::Ready, String::new());
         }
-        (AdmissionHealth::Stale, format!("its Lease was not renewed within {:?}", check.timeout))
+        (AdmissionHealth::Stale, format!("its Lease was not renewed within {:?}", self.timeout))
     }
-}
 
-impl AdmissionCheck {
     /// Whether the admission controller that renews the Lease will size new pods.
     pub(crate) fn is_ready(&self, lease: &Lease, compat: Compat, now: Time) -> bool {
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());

@@ -42,7 +42,6 @@ pub struct UpdaterConfig {
     pub object_metrics: Cardinality,
 }
 
-/// A rate limit with a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
     /// Actions per second; negative for no limit.

@@ -41,7 +41,6 @@ pub(crate) struct DecisionInputs<'a> {
 }
 
 impl Updater {
-    /// Collects the inputs of the decision about a workload.
     pub(super) fn decision_inputs(&self, workload: &Workload, now: Time) -> DecisionInputs<'_> {
         let namespace = &workload.key.namespace;
         let ranges = self.stores.limit_range_items(namespace);
@@ -49,7 +48,7 @@ impl Updater {
             settings: &self.config.settings,
             native_sidecars: self.config.native_sidecars,
             limit_policy: self.config.limit_policy,
-            may_scale: self.may_scale(),
+            may_scale: self.allowed_writes().scale,
         };
         DecisionInputs::new(workload, flags, &ranges, self.quotas.in_namespace(namespace), now)
     }

@@ -65,7 +65,6 @@ impl Updater {
         self.emit_event(EventDetails { involved_object, is_warning: false, reason, message, at });
     }
 
-    /// Emits an event about a VPA.
     pub(super) fn emit_vpa_event(
         &self,
         workload: &Workload,
@@ -85,7 +84,7 @@ impl Updater {
     }
 
     fn emit_event(&self, event: EventDetails) {
-        if self.config.dry_run.is_none_or(|dry| dry.events) && self.may_write_events() {
+        if self.config.dry_run.is_none_or(|dry| dry.events) && self.allowed_writes().events {
             self.events.publish(event);
         }
     }

@@ -21,7 +21,7 @@ use crate::{
 use plimsoll_core::{
     api::{ResourceList, vpa::UpdateMode},
     sizing::{ContainerRef, SizedContainer, boost, pod_annotations},
-    types::compat::Compat,
+    types::{ObjectKey, compat::Compat},
     updater::{Action, PersistedState, StepResult, UpdateStep},
 };
 
@@ -56,7 +56,6 @@ impl PassDeadline<'_> {
 }
 
 impl Updater {
-    /// Executes a step.
     pub(super) async fn execute_step(
         &self,
         state: &mut UpdaterState,
@@ -90,10 +89,10 @@ impl Updater {
         if step.needs_persisting
             && let Err(why) = self.persist_intent(state, workload, persisted).await
         {
-            let VpaKeyParts { namespace, name } = workload.key_parts();
+            let ObjectKey { namespace, name } = &workload.key;
             tracing::warn!(
-                namespace,
-                name,
+                namespace = &**namespace,
+                name = &**name,
                 %why,
                 "failed to persist the intent of a change; skipping the change"
             );
@@ -310,7 +309,8 @@ impl Updater {
     }
 
     fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, is_dry_run: bool) {
-        let VpaKeyParts { namespace, name } = workload.key_parts();
+        let ObjectKey { namespace, name } = &workload.key;
+        let (namespace, name): (&str, &str) = (namespace, name);
         let (action, pod) = (step.action.as_str(), pod.name_any());
         let message = match (&step.action, is_dry_run) {
             (Action::Evict { .. }, false) => "evicted pod",
@@ -333,22 +333,10 @@ impl Updater {
     }
 }
 
-/// Namespace and name, for logs.
-pub(super) struct VpaKeyParts<'a> {
-    pub namespace: &'a str,
-    pub name: &'a str,
-}
-
 impl Workload {
-    /// The labels of the workload in metrics.
     pub fn metric_labels(&self) -> UpdatedVpa<'_> {
         let mode = self.vpa.spec.update_mode().as_str();
         UpdatedVpa { vpa: &self.key, mode, pods: self.pods.len() }
-    }
-
-    /// The fields of the workload in logs.
-    pub(super) fn key_parts(&self) -> VpaKeyParts<'_> {
-        VpaKeyParts { namespace: &self.key.namespace, name: &self.key.name }
     }
 }
 

@@ -15,21 +15,17 @@ use kube::{
 
 use plimsoll_core::types::Time;
 
-use super::{ShutdownToken, Updater};
 use crate::{
     cluster::leader::heartbeat::{HISTORY_ANNOTATION, lease_name},
     telemetry::HistoryState,
 };
 use plimsoll_core::{
-    api::VerticalPodAutoscaler,
-    recommender::Shard,
-    updater::guard::{HeartbeatPolicy, RecommenderHeartbeat},
+    api::VerticalPodAutoscaler, recommender::Shard, updater::guard::RecommenderHeartbeat,
 };
 
 /// The maximum time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// The name prefix of heartbeat Leases.
 const LEASE_NAME_PREFIX: &str = "plimsoll-";
 /// Used for Leases without `leaseDurationSeconds`.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_mins(3);
@@ -48,7 +44,6 @@ struct HeartbeatState {
 #[derive(Debug)]
 struct ObservedLease {
     renewed: Option<MicroTime>,
-    /// When the Lease was first observed.
     first_seen: Instant,
     /// When a change was last observed, which takes at least two polls.
     last_change: Option<Instant>,
@@ -78,6 +73,9 @@ impl Heartbeats {
         let mut before = std::mem::take(&mut state.leases);
         for lease in leases {
             let name = lease.name_any();
+            if !name.starts_with(LEASE_NAME_PREFIX) {
+                continue;
+            }
             let history = lease.annotations().get(HISTORY_ANNOTATION).map(String::as_str);
             let (loaded, absent) = (HistoryState::Loaded.as_str(), HistoryState::Absent.as_str());
             let history_loaded = history.is_none_or(|word| word == loaded || word == absent);
@@ -103,13 +101,30 @@ impl Heartbeats {
         state.read_failed = Some(false);
     }
 
+    /// Polls the Leases.
+    pub async fn run_poll_loop(&self, leases: Api<Lease>, interval: Duration) {
+        loop {
+            let parameters = ListParams::default();
+            match tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&parameters)).await {
+                Ok(Ok(list)) => self.observe(list.items, Instant::now()),
+                Ok(Err(why)) => {
+                    tracing::warn!(%why, "failed to list the heartbeat Leases of recommenders");
+                    self.record_failure();
+                }
+                Err(_) => {
+                    tracing::warn!("timed out listing the heartbeat Leases of recommenders");
+                    self.record_failure();
+                }
+            }
+            tokio::time::sleep(POLL_INTERVAL.min(interval)).await;
+        }
+    }
+
     /// Records the result of a single poll. Changes cannot be observed with one poll, so this compares the clock of the
     /// holder with the clock of this machine.
     pub fn observe_once(&self, leases: Vec<Lease>, wall: Time) {
         let now = Instant::now();
-        let heartbeats =
-            leases.into_iter().filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
-        self.observe(heartbeats.collect(), now);
+        self.observe(leases, now);
         for beat in self.lock().leases.values_mut() {
             let Some(renewed) = &beat.renewed else { continue };
             let age = wall.nanos_since(Time::from(renewed.0)).max(0);
@@ -128,7 +143,6 @@ impl Heartbeats {
         self.lock().read_failed = Some(true);
     }
 
-    /// The heartbeat status of the VPA's recommender.
     pub fn for_vpa(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> RecommenderHeartbeat {
         let state = self.lock();
         match state.read_failed {
@@ -157,7 +171,6 @@ impl Heartbeats {
 }
 
 impl HeartbeatState {
-    /// The Leases of the VPA's recommender.
     fn leases_for_vpa<'a>(
         &'a self,
         vpa: &VerticalPodAutoscaler,
@@ -175,46 +188,6 @@ impl HeartbeatState {
             None => false,
         };
         self.leases.iter().filter(move |(name, _)| is_of(name)).map(|(_, beat)| beat)
-    }
-}
-
-impl Updater {
-    /// Polls the Leases until `stop` is cancelled.
-    pub(super) async fn run_heartbeat_poll_loop(self: std::sync::Arc<Self>, stop: ShutdownToken) {
-        if self.config.settings.guards.heartbeat == HeartbeatPolicy::Ignore {
-            return;
-        }
-        let leases =
-            Api::<Lease>::namespaced(self.client.clone(), &self.config.heartbeat_namespace);
-        let pause = POLL_INTERVAL.min(self.config.interval);
-        loop {
-            let parameters = ListParams::default();
-            let request = tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&parameters));
-            let response = tokio::select! {
-                () = stop.cancelled() => return,
-                response = request => response,
-            };
-            match response {
-                Ok(Ok(list)) => {
-                    let heartbeats = list.items.into_iter();
-                    let heartbeats =
-                        heartbeats.filter(|lease| lease.name_any().starts_with(LEASE_NAME_PREFIX));
-                    self.heartbeats.observe(heartbeats.collect(), Instant::now());
-                }
-                Ok(Err(why)) => {
-                    tracing::warn!(%why, "failed to list the heartbeat Leases of recommenders");
-                    self.heartbeats.record_failure();
-                }
-                Err(_) => {
-                    tracing::warn!("timed out listing the heartbeat Leases of recommenders");
-                    self.heartbeats.record_failure();
-                }
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
     }
 }
 

@@ -30,15 +30,12 @@ const YIELD_EVERY: usize = 256;
 /// A VPA with its pods.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// The VPA of the workload.
     pub vpa: Arc<VerticalPodAutoscaler>,
-    /// Key of the VPA.
     pub key: ObjectKey,
     /// Kind and name of the topmost controller.
     pub target: (Box<str>, Box<str>),
     /// Live pods, without those that are terminating.
     pub pods: Vec<Arc<UpdaterPod>>,
-    /// Desired replicas by direct owner of the pods.
     pub desired_replicas: HashMap<updater::PodOwner, DesiredReplicas>,
 }
 
@@ -53,7 +50,6 @@ pub(crate) struct MatchedWorkloads {
 
 /// A VPA whose target was resolved.
 struct Candidate {
-    /// Index into the workloads.
     workload_index: usize,
     selector: Selector,
 }
@@ -61,7 +57,6 @@ struct Candidate {
 /// Kind and name of a controller.
 pub(crate) type Target = (Box<str>, Box<str>);
 
-/// VPAs by namespace and target.
 type Candidates = HashMap<Box<str>, HashMap<Target, Vec<Candidate>>>;
 
 impl Updater {
@@ -179,7 +174,6 @@ impl<'a> WorkloadMatcher<'a> {
         outcomes
     }
 
-    /// Assigns each pod to its workload.
     async fn assign_pods(
         &mut self,
         workloads: &mut [Workload],
@@ -221,7 +215,6 @@ impl<'a> WorkloadMatcher<'a> {
         }
     }
 
-    /// The topmost controllers of these owners.
     async fn top_owners(
         &mut self,
         owners: impl Iterator<Item = &ObjectReference>,
@@ -250,7 +243,6 @@ impl<'a> WorkloadMatcher<'a> {
         tops
     }
 
-    /// The desired replicas of these controllers.
     async fn desired_replicas(
         &mut self,
         owners: impl Iterator<Item = &ObjectReference>,
@@ -297,12 +289,10 @@ pub(crate) async fn top_owner(targets: &TargetResolver, owner: &ObjectReference)
     }
 }
 
-/// The key of a VPA.
 pub(super) fn vpa_key(vpa: &VerticalPodAutoscaler) -> ObjectKey {
     ObjectKey { namespace: vpa.namespace().unwrap_or_default().into(), name: vpa.name_any().into() }
 }
 
-/// The direct owner of a pod.
 pub(crate) fn owner_of(namespace: &str, pod: &UpdaterPod) -> Option<ObjectReference> {
     let references = pod.metadata.owner_references.as_deref()?;
     // If there are several owners, the last one counts, as in upstream.

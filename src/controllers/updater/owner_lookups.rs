@@ -15,16 +15,13 @@ use crate::{
     cluster::target::scale::ObjectReference, controllers::runtime::loop_watchdog::LoopWatchdog,
 };
 
-/// Concurrent requests.
 const MAX_CONCURRENT: usize = 8;
-/// Concurrent requests for one kind.
 const MAX_CONCURRENT_PER_KIND: usize = 2;
 /// After a request took this long, no more requests for its kind are made in the same pass.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
 /// Time limit for all lookups of a pass. Owners that are not resolved by then are unknown in this pass.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// API version and kind.
 type Kind = (Box<str>, Box<str>);
 
 /// State that is kept from pass to pass about kinds.
@@ -39,7 +36,6 @@ struct LookupHistory {
     passes: usize,
 }
 
-/// The lookups of one pass.
 #[derive(Debug)]
 pub(crate) struct PassLookups<'a> {
     owner_lookups: &'a OwnerLookups,
@@ -80,12 +76,10 @@ impl Drop for PassLookups<'_> {
     }
 }
 
-/// The lookups of one kind.
 struct KindQueue<Q> {
     kind: Kind,
     pending: VecDeque<Q>,
     in_flight: usize,
-    /// When the last request was made.
     last_request: Instant,
 }
 

@@ -48,11 +48,9 @@ pub struct PassSummary {
     pub could_not_start: bool,
 }
 
-/// State that is kept from pass to pass.
 #[derive(Debug, Default)]
 pub(super) struct PassState {
     pub persisted_state: UpdaterState,
-    /// Where the next pass starts.
     waiting: NextPassOrder,
 }
 
@@ -73,7 +71,6 @@ struct PassSettings<'a> {
     deadline: PassDeadline<'a>,
 }
 
-/// Number of pods with a VPA in each namespace.
 fn pods_by_namespace(workloads: &[Workload]) -> HashMap<Arc<str>, u32> {
     let mut pods: HashMap<Arc<str>, u32> = HashMap::new();
     for workload in workloads {
@@ -83,16 +80,17 @@ fn pods_by_namespace(workloads: &[Workload]) -> HashMap<Arc<str>, u32> {
 }
 
 impl Updater {
-    fn count_admission_unavailable(&self, health: AdmissionHealth) {
-        match health {
-            AdmissionHealth::Ready => {}
-            AdmissionHealth::Stale => {
-                self.metrics.admission_invalid.with_labels(["invalid"]).increment();
-            }
-            AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
-                self.metrics.admission_invalid.with_labels(["error"]).increment();
-            }
-        }
+    async fn check_admission(&self) -> AdmissionHealth {
+        let Some(check) = &self.config.admission_check else { return AdmissionHealth::Ready };
+        let (health, why) = check.run(&self.client, self.config.settings.compat).await;
+        self.admission_log.log(check, health, &why);
+        let label = match health {
+            AdmissionHealth::Ready => return health,
+            AdmissionHealth::Stale => "invalid",
+            AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => "error",
+        };
+        self.metrics.admission_invalid.with_labels([label]).increment();
+        health
     }
 
     /// Makes a pass. A process that does not lead decides nothing, because its state may be outdated.
@@ -108,7 +106,6 @@ impl Updater {
             return summary;
         }
         let admission = self.check_admission().await;
-        self.count_admission_unavailable(admission);
         let is_upstream = self.config.settings.compat == Compat::Upstream;
         if is_upstream && admission != AdmissionHealth::Ready {
             self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
@@ -140,7 +137,7 @@ impl Updater {
         observe("FilterPods");
         let order = std::mem::take(&mut passes.waiting);
         let guards = &self.config.settings.guards;
-        let trials = passes.persisted_state.ledger().trials(guards, self.clock.now());
+        let trials = passes.persisted_state.ledger.trials(guards, self.clock.now());
         workload_order::order_workloads(&mut workloads, |workload| &workload.key, &order, trials);
         // Without knowing whether resize is supported, pods might be evicted that could be resized.
         let Some(can_resize) = self.supports_resize().await else {
@@ -212,10 +209,10 @@ impl Updater {
         let (persisted, ignored) = state.recall(workload);
         if let Some(why) = ignored {
             self.metrics.unreadable.increment();
-            let key = workload.key_parts();
+            let ObjectKey { namespace, name } = &workload.key;
             tracing::warn!(
-                namespace = key.namespace,
-                name = key.name,
+                namespace = &**namespace,
+                name = &**name,
                 %why,
                 "ignoring unreadable updater state in the annotation of a VPA"
             );
@@ -289,14 +286,14 @@ impl Updater {
         let has_findings = decision.regression.is_some() || decision.externally_overwritten;
         let needs_write = has_findings || was_undone || state.needs_write(&workload.key);
         state.set_needs_write(&workload.key, needs_write);
-        if needs_write && self.config.dry_run.is_none() && !state.ledger_was_replaced() {
+        if needs_write && self.config.dry_run.is_none() && !state.ledger_was_replaced {
             let written = self.persist_intent(state, workload, &decision.state).await;
             state.set_needs_write(&workload.key, written.is_err());
             if let Err(why) = written {
-                let key = workload.key_parts();
+                let ObjectKey { namespace, name } = &workload.key;
                 tracing::warn!(
-                    namespace = key.namespace,
-                    name = key.name,
+                    namespace = &**namespace,
+                    name = &**name,
                     %why,
                     "failed to persist the state of a workload; retrying in the next pass"
                 );
@@ -342,7 +339,7 @@ impl Updater {
 
     fn report_totals(&self, state: &UpdaterState, totals: &PassTotals, settings: PassSettings<'_>) {
         self.metrics.set_pass_totals(totals);
-        let (guards, ledger) = (&self.config.settings.guards, state.ledger());
+        let (guards, ledger) = (&self.config.settings.guards, &state.ledger);
         let now = self.clock.now();
         for (label, kind, allowance) in [
             ("disruption", BudgetKind::Disruption, guards.cluster_disruptions),

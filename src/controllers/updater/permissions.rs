@@ -7,7 +7,7 @@ use std::{
 
 use kube::Client;
 
-use super::{ShutdownToken, Updater};
+use super::Updater;
 use crate::cluster::write::{AccessReview, AccessRule, check_access};
 use plimsoll_core::types::compat::Compat;
 
@@ -17,15 +17,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Delay before another attempt after a failed access review.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// The writes that are allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one right of its own")]
 pub(super) struct AllowedWrites {
-    workload_state: bool,
-    ledger: bool,
-    conditions: bool,
-    events: bool,
-    scale: bool,
+    /// The state of workloads, on their VPAs.
+    pub workload_state: bool,
+    /// The disruption ledger, in the Lease.
+    pub ledger: bool,
+    pub conditions: bool,
+    pub events: bool,
+    pub scale: bool,
 }
 
 /// Cached results of the access reviews and of API discovery.
@@ -42,7 +43,7 @@ impl Updater {
             || (self.permissions.allowed_writes.get().is_some() && self.permit.fence().is_granted())
     }
 
-    fn allowed_writes(&self) -> AllowedWrites {
+    pub(super) fn allowed_writes(&self) -> AllowedWrites {
         match self.config.dry_run {
             // A dry run reports what it would do with all permissions.
             Some(dry) => {
@@ -52,33 +53,8 @@ impl Updater {
         }
     }
 
-    /// Whether the state of workloads is persisted on their VPAs.
-    pub(super) fn persists_workload_state(&self) -> bool {
-        self.allowed_writes().workload_state
-    }
-
-    /// Whether the disruption ledger is persisted in the Lease.
-    pub(super) fn persists_ledger(&self) -> bool {
-        self.allowed_writes().ledger
-    }
-
-    /// Whether conditions of VPAs are written.
-    pub(super) fn writes_conditions(&self) -> bool {
-        self.allowed_writes().conditions
-    }
-
-    /// Whether a surge may scale up Deployments.
-    pub(super) fn may_scale(&self) -> bool {
-        self.allowed_writes().scale
-    }
-
-    /// Whether events are written.
-    pub(super) fn may_write_events(&self) -> bool {
-        self.allowed_writes().events
-    }
-
     /// Reviews the access of this process, and retries until it succeeds.
-    pub(super) async fn discover_permissions(self: Arc<Self>, stop: ShutdownToken) {
+    pub(super) async fn discover_permissions(self: Arc<Self>) {
         let group = "autoscaling.k8s.io";
         let lease = &self.config.election;
         let rules = [
@@ -91,20 +67,14 @@ impl Updater {
             AccessRule::new("patch", "apps", "deployments/scale"),
         ];
         let reviews = loop {
-            let reviews = tokio::select! {
-                () = stop.cancelled() => return,
-                reviews = check_access(&self.client, &rules) => reviews,
-            };
+            let reviews = check_access(&self.client, &rules).await;
             if reviews.iter().all(|review| !matches!(review, AccessReview::Unknown(_))) {
                 break reviews;
             }
             tracing::warn!(
                 "failed to review the permissions of this process; no pod is updated until this succeeds"
             );
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(RETRY_DELAY) => {}
-            }
+            tokio::time::sleep(RETRY_DELAY).await;
         };
         let allowed = |index: usize| reviews.get(index).is_some_and(AccessReview::is_allowed);
         let extras = self.config.settings.compat == Compat::Plimsoll;

@@ -24,33 +24,28 @@ use plimsoll_core::updater::{
 /// How many replaced annotation values are recognised. A watch is rarely further behind.
 const MAX_REPLACED_TEXTS: usize = 64;
 
-/// The state of all workloads and of the cluster.
 #[derive(Debug, Default)]
 pub(super) struct UpdaterState {
     workloads: HashMap<ObjectKey, WorkloadEntry>,
-    ledger: DisruptionBudget,
-    /// The ledger as stored in the Lease.
+    pub ledger: DisruptionBudget,
     ledger_text: Option<String>,
-    /// Whether the ledger was replaced by that of the Lease since the current workload's pass started.
-    ledger_was_replaced: bool,
+    /// Whether the ledger was replaced by that of the Lease since the current workload's pass started: the ledger of that
+    /// pass is then outdated and must not be written.
+    pub ledger_was_replaced: bool,
     /// Surges whose VPA was deleted or has another target now.
-    orphaned_surges: Vec<OrphanedSurge>,
+    pub orphaned_surges: Vec<OrphanedSurge>,
 }
 
 /// A surge of a Deployment that is no longer recorded on any VPA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OrphanedSurge {
-    /// The VPA that recorded it.
     pub vpa: ObjectKey,
     pub deployment: Box<str>,
-    /// Failed attempts to end the surge.
     pub failed_attempts: u32,
 }
 
-/// The state of one workload.
 #[derive(Debug, Default)]
 struct WorkloadEntry {
-    /// The target that the state belongs to.
     target: Option<Target>,
     state: WorkloadState,
     first_seen: ResizesFirstSeen,
@@ -144,7 +139,6 @@ impl UpdaterState {
         (persisted, ignored)
     }
 
-    /// Stores the state after a pass.
     pub fn store(&mut self, workload: &Workload, persisted: PersistedState) {
         let entry = self.workloads.entry(workload.key.clone()).or_default();
         entry.state = persisted.workload;
@@ -155,27 +149,14 @@ impl UpdaterState {
         }
     }
 
-    /// Whether another client has written the ledger since the current workload's pass started: the ledger of that pass
-    /// is then outdated and must not be written.
-    pub const fn ledger_was_replaced(&self) -> bool {
-        self.ledger_was_replaced
-    }
-
-    /// Whether the state of a workload still has to be written.
     pub fn needs_write(&self, key: &ObjectKey) -> bool {
         self.workloads.get(key).is_some_and(|entry| entry.needs_write)
     }
 
-    /// Sets whether the state of a workload still has to be written.
     pub fn set_needs_write(&mut self, key: &ObjectKey, needs_write: bool) {
         if let Some(entry) = self.workloads.get_mut(key) {
             entry.needs_write = needs_write;
         }
-    }
-
-    /// The recent disruptions in the cluster.
-    pub const fn ledger(&self) -> &DisruptionBudget {
-        &self.ledger
     }
 
     /// Removes VPAs that no longer exist, and keeps their surges to be ended.
@@ -213,17 +194,6 @@ impl UpdaterState {
         is_there
     }
 
-    /// Takes the surges that are no longer recorded on any VPA.
-    pub fn take_orphaned_surges(&mut self) -> Vec<OrphanedSurge> {
-        std::mem::take(&mut self.orphaned_surges)
-    }
-
-    /// Puts back a surge that could not be ended yet.
-    pub fn requeue_orphaned_surge(&mut self, surge: OrphanedSurge) {
-        self.orphaned_surges.push(surge);
-    }
-
-    /// Whether a surge of the workload is recorded.
     pub fn has_surge(&self, key: &ObjectKey) -> bool {
         self.workloads.get(key).is_some_and(|entry| entry.state.surge.is_some())
     }
@@ -253,7 +223,7 @@ impl UpdaterState {
 impl Updater {
     /// Reads the ledger from the Lease, and adopts it if another process has written it.
     pub(super) async fn read_ledger(&self, state: &mut UpdaterState) -> Result<(), WriteError> {
-        if !self.persists_ledger() {
+        if !self.allowed_writes().ledger {
             return Ok(());
         }
         let text = self.ledger.read().await?;
@@ -274,7 +244,7 @@ impl Updater {
         ledger: &DisruptionBudget,
     ) -> Result<(), WriteError> {
         let is_blank = *ledger == DisruptionBudget::default() && state.ledger_text.is_none();
-        if !self.persists_ledger() || is_blank {
+        if !self.allowed_writes().ledger || is_blank {
             return Ok(());
         }
         let text = ledger.write().map_err(WriteError::malformed)?;
@@ -306,7 +276,7 @@ impl Updater {
         persisted: &PersistedState,
     ) -> Result<(), WriteError> {
         self.persist_ledger(state, &persisted.budget).await?;
-        if !self.persists_workload_state() {
+        if !self.allowed_writes().workload_state {
             return Ok(());
         }
         let text = persisted.workload.write(&workload.vpa.spec.target_ref);
@@ -372,7 +342,10 @@ mod tests {
     }
 
     fn left(state: &mut UpdaterState) -> Vec<String> {
-        state.take_orphaned_surges().into_iter().map(|left| left.deployment.into()).collect()
+        std::mem::take(&mut state.orphaned_surges)
+            .into_iter()
+            .map(|left| left.deployment.into())
+            .collect()
     }
 
     #[test]
@@ -406,7 +379,7 @@ mod tests {
         for _ in 0..2 {
             state.queue_unrecorded_surges(recorded);
         }
-        let orphaned = state.take_orphaned_surges();
+        let orphaned = std::mem::take(&mut state.orphaned_surges);
         let names: Vec<_> = orphaned.iter().map(|surge| &*surge.deployment).collect();
         assert_eq!(names, ["gone", "recreated"], "each once");
         assert!(state.remove_surge_from_ledger(&orphaned[0]));
@@ -414,7 +387,7 @@ mod tests {
         state.queue_unrecorded_surges(recorded);
         assert_eq!(left(&mut state), ["recreated"]);
         // A pass that ends the surge removes it as well.
-        let mut ledger = state.ledger().clone();
+        let mut ledger = state.ledger.clone();
         ledger.remove_surge(&workload("recreated", "recreated").key);
         assert_eq!(ledger.surges().map(|(_, name)| name.to_owned()).collect::<Vec<_>>(), ["stays"]);
     }

@@ -22,7 +22,7 @@ use crate::{
             workload_state::UPDATER_FIELD_MANAGER,
         },
     },
-    telemetry::{ContainerRow, UpdateRow, VpaMetricsSource, VpaRow, objects::PAGE_SIZE},
+    telemetry::{UpdateRow, VpaMetricsSource, objects::PAGE_SIZE},
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::Condition},
@@ -39,7 +39,6 @@ const ROUTINE_REASONS: [&str; 4] = ["canary", "cool_down", "outside_window", "su
 /// Why updates of one VPA are held back.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct PausedState {
-    /// The number of pods by reason.
     pods: BTreeMap<&'static str, usize>,
     /// The most important reason, which the condition reports.
     reason: Option<PauseReason>,
@@ -49,7 +48,6 @@ struct PausedState {
     is_pending: bool,
 }
 
-/// A reason and its message.
 #[derive(Clone, Debug, PartialEq)]
 struct PauseReason {
     code: &'static str,
@@ -132,7 +130,9 @@ impl Updater {
         }
         // Compare with the VPA and not with the last report: a client that writes the whole status may have dropped it.
         let reason = state.reason.as_ref();
-        if self.writes_conditions() && desired_conditions(&workload.vpa, reason, now).is_some() {
+        if self.allowed_writes().conditions
+            && desired_conditions(&workload.vpa, reason, now).is_some()
+        {
             self.status_queue.push(workload.key.clone(), None);
         }
         // The watch may not show yet what this process reported; a report of a previous leader is on the VPA.
@@ -148,9 +148,7 @@ impl Updater {
             self.emit_vpa_event(workload, CONDITION, message, now, !is_routine);
         }
     }
-}
 
-impl Updater {
     /// Clears the condition of VPAs that this updater no longer handles, because they were switched off or their target
     /// is gone.
     pub(super) fn clear_paused(
@@ -158,7 +156,7 @@ impl Updater {
         known: &HashSet<&ObjectKey>,
         unavailable: &HashSet<ObjectKey>,
     ) {
-        if self.config.dry_run.is_some() || !self.writes_conditions() {
+        if self.config.dry_run.is_some() || !self.allowed_writes().conditions {
             return;
         }
         for namespace in self.stores.namespaces() {
@@ -278,18 +276,6 @@ impl ConditionStatusSource {
 pub(super) struct UpdaterObjectMetrics(pub Weak<Updater>);
 
 impl VpaMetricsSource for UpdaterObjectMetrics {
-    fn vpas(&self, _: Option<&ObjectKey>, _: &mut dyn FnMut(VpaRow<'_>)) -> Option<ObjectKey> {
-        None
-    }
-
-    fn containers(
-        &self,
-        _: Option<&ObjectKey>,
-        _: &mut dyn FnMut(ContainerRow<'_>),
-    ) -> Option<ObjectKey> {
-        None
-    }
-
     fn updates(
         &self,
         after: Option<&ObjectKey>,
@@ -313,6 +299,8 @@ impl VpaMetricsSource for UpdaterObjectMetrics {
 
 #[cfg(test)]
 mod tests {
+    use strum::VariantNames as _;
+
     use super::*;
 
     fn vpa(conditions: &serde_json::Value) -> VerticalPodAutoscaler {
@@ -358,7 +346,7 @@ mod tests {
     #[test]
     fn every_guard_has_a_known_skip_reason() {
         for word in SkipReason::GUARDS {
-            assert!(SkipReason::NAMES.contains(&word), "{word}");
+            assert!(SkipReason::VARIANTS.contains(&word), "{word}");
         }
         assert_eq!(to_camel_case("cluster_breaker_open"), "ClusterBreakerOpen");
     }

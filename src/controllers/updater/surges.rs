@@ -28,7 +28,7 @@ const MAX_ATTEMPTS: u32 = 60;
 impl Updater {
     /// Ends surges of workloads that are in no pass.
     pub(super) async fn end_orphaned_surges(&self, state: &mut UpdaterState) {
-        if self.config.dry_run.is_some() || !self.may_scale() {
+        if self.config.dry_run.is_some() || !self.allowed_writes().scale {
             return;
         }
         let (until, mut tries) = (Instant::now() + PASS_TIMEOUT, 0);
@@ -42,9 +42,9 @@ impl Updater {
             vpas.iter().any(|vpa| *vpa_key(vpa).name == *key.name && has_recorded_surge(vpa))
         });
         let mut is_ledger_changed = false;
-        for mut surge in state.take_orphaned_surges() {
+        for mut surge in std::mem::take(&mut state.orphaned_surges) {
             if !has_capacity() {
-                state.requeue_orphaned_surge(surge);
+                state.orphaned_surges.push(surge);
                 continue;
             }
             let namespace = &*surge.vpa.namespace;
@@ -52,13 +52,13 @@ impl Updater {
             self.log_surge_end(namespace, &surge.deployment, outcome);
             surge.failed_attempts += 1;
             if outcome != StepResult::Done && surge.failed_attempts < MAX_ATTEMPTS {
-                state.requeue_orphaned_surge(surge);
+                state.orphaned_surges.push(surge);
             } else {
                 is_ledger_changed |= state.remove_surge_from_ledger(&surge);
             }
         }
         if is_ledger_changed {
-            let ledger = state.ledger().clone();
+            let ledger = state.ledger.clone();
             if let Err(why) = self.persist_ledger(state, &ledger).await {
                 tracing::warn!(%why, "failed to record the end of a surge in the disruption ledger");
             }
@@ -132,7 +132,6 @@ impl Updater {
     }
 }
 
-/// Whether the annotation of a VPA records a surge.
 fn has_recorded_surge(vpa: &VerticalPodAutoscaler) -> bool {
     let annotations = vpa.metadata.annotations.as_ref();
     let text = annotations.and_then(|annotations| annotations.get(workload_state::ANNOTATION));

@@ -5,10 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
 use plimsoll_core::types::ObjectKey;
-use serde::de::DeserializeOwned;
 
 use super::{ShutdownToken, Tasks, Updater};
 use crate::{
@@ -16,9 +13,9 @@ use crate::{
         cache::{
             limit_range::PartialLimitRange, object_store::ObjectStore, updater_pod::UpdaterPod,
         },
-        watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
+        watch::{ObjectChange, WatchOptions, status::WatchStatus},
     },
-    controllers::runtime::controller_watches,
+    controllers::runtime::controller_watches::{self, WatchStarter},
 };
 use plimsoll_core::{api::VerticalPodAutoscaler, sizing::LimitRangeItem, types::compat::Compat};
 
@@ -26,7 +23,6 @@ use plimsoll_core::{api::VerticalPodAutoscaler, sizing::LimitRangeItem, types::c
 const RUNNING_PODS_FIELD_SELECTOR: &str =
     "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// The state of each watch.
 #[derive(Debug)]
 pub(super) struct Watches {
     pub vpas: Arc<WatchStatus>,
@@ -57,9 +53,42 @@ impl Watches {
             status.wait_until_synced().await;
         }
     }
+
+    /// Starts all watches. They run until `stop` is cancelled.
+    pub fn start(&self, updater: &Arc<Updater>, stop: &ShutdownToken, tasks: &mut Tasks) {
+        let namespace = updater.config.scope.only.as_deref();
+        let watch_factory = &updater.watch_factory;
+        let mut watches = WatchStarter { target: updater, watch_factory, namespace, stop, tasks };
+        watches.start(&self.vpas, WatchOptions::default(), |role, change| {
+            role.stores.apply_vpa_change(change);
+        });
+        let pod_options = WatchOptions {
+            field_selector: Some(RUNNING_PODS_FIELD_SELECTOR.to_owned()),
+            ..WatchOptions::default()
+        };
+        watches.start(&self.pods, pod_options, |role, change: ObjectChange<UpdaterPod>| {
+            let boosted = matches!(&change, ObjectChange::Applied(pod) if pod.is_boosted());
+            role.stores.apply_pod_change(change);
+            if boosted {
+                role.unboost_trigger.wake();
+            }
+        });
+        watches.start(&self.limit_ranges, WatchOptions::default(), |role, change| {
+            role.stores.apply_limit_range_change(change);
+        });
+        if updater.config.settings.compat == Compat::Plimsoll {
+            let (role, stop) = (Arc::clone(updater), stop.clone());
+            tasks.spawn(async move {
+                let only = role.config.scope.only.as_deref();
+                let consequence = "pods may be evicted although the quota of their namespace does not allow the new size";
+                role.quotas.run_watch(&role.client, &role.watch_factory, only, consequence, stop).await;
+            });
+        }
+        let (controllers, statuses) = (&updater.controllers, &self.controllers);
+        controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
+    }
 }
 
-/// The objects that the watches have observed.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
     vpas: Mutex<ObjectStore<ObjectKey, Arc<VerticalPodAutoscaler>>>,
@@ -93,7 +122,6 @@ impl WatchStores {
         ranges.in_namespace(namespace).flatten().cloned().collect()
     }
 
-    /// The keys of all VPAs.
     pub fn keys(&self) -> HashSet<ObjectKey> {
         lock(&self.vpas).iter().map(|(key, _)| key.clone()).collect()
     }
@@ -117,84 +145,5 @@ impl WatchStores {
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
         lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
-    }
-}
-
-impl Updater {
-    /// Starts all watches. They run until `stop` is cancelled.
-    pub(super) fn start_watches(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let statuses = &self.watches;
-        self.start_watch(&statuses.vpas, WatchOptions::default(), stop, tasks, |role, change| {
-            role.stores.apply_vpa_change(change);
-        });
-        let pod_options = WatchOptions {
-            field_selector: Some(RUNNING_PODS_FIELD_SELECTOR.to_owned()),
-            ..WatchOptions::default()
-        };
-        self.start_watch(
-            &statuses.pods,
-            pod_options,
-            stop,
-            tasks,
-            |role, change: ObjectChange<UpdaterPod>| {
-                let boosted = match &change {
-                    ObjectChange::Applied(pod) => pod.is_boosted(),
-                    _ => false,
-                };
-                role.stores.apply_pod_change(change);
-                if boosted {
-                    role.unboost_trigger.wake();
-                }
-            },
-        );
-        self.start_watch(
-            &statuses.limit_ranges,
-            WatchOptions::default(),
-            stop,
-            tasks,
-            |role, change| {
-                role.stores.apply_limit_range_change(change);
-            },
-        );
-        if self.config.settings.compat == Compat::Plimsoll {
-            let (role, stop) = (Arc::clone(self), stop.clone());
-            tasks.spawn(async move {
-                let only = role.config.scope.only.as_deref();
-                let consequence = "pods may be evicted although the quota of their namespace does not allow the new size";
-                role.quotas.run_watch(&role.client, &role.watch_factory, only, consequence, stop).await;
-            });
-        }
-        let only = self.config.scope.only.as_deref();
-        let (controllers, controller_statuses) = (&self.controllers, &statuses.controllers);
-        controller_watches::start(
-            &self.watch_factory,
-            only,
-            controllers,
-            controller_statuses,
-            stop,
-            tasks,
-        );
-    }
-
-    fn start_watch<K>(
-        self: &Arc<Self>,
-        status: &Arc<WatchStatus>,
-        options: WatchOptions,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
-        apply: fn(&Self, ObjectChange<K>),
-    ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-    {
-        let (role, status, stopped) = (Arc::clone(self), Arc::clone(status), stop.cancelled());
-        let objects = self.watch_factory.objects::<K>(self.config.scope.only.as_deref());
-        tasks.spawn(async move {
-            watch(objects, options, &status, |change| apply(&role, change), stopped).await;
-        });
     }
 }

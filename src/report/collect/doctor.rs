@@ -62,7 +62,6 @@ const PROBED_AGES: [Duration; 5] = [
     Duration::from_hours(192),
 ];
 
-/// What to examine.
 #[derive(Clone, Debug)]
 pub struct DoctorConfig {
     pub transport: TransportConfig,
@@ -88,7 +87,6 @@ pub enum DoctorError {
     Unreachable(String),
 }
 
-/// Examines the server and reports.
 pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorReport, DoctorError> {
     let started = Instant::now();
     let now = clock.now();
@@ -161,9 +159,9 @@ impl ServerProbe {
                 "timed out reading its VPAs and pods after {}",
                 format_span(cluster_timeout)
             );
-            ClusterPods::NotComparable(ClusterCoverage::Unreadable(why))
+            Err(ClusterCoverage::Unreadable(why))
         });
-        let mut namespaces: Vec<&str> = pods.namespaces();
+        let mut namespaces: Vec<&str> = pods.iter().flat_map(ClusterPods::namespaces).collect();
         namespaces.extend(config.namespace.as_deref());
         namespaces.sort_unstable();
         namespaces.dedup();
@@ -175,11 +173,11 @@ impl ServerProbe {
 
         facts.stage = Stage::Schema;
         let found = detect(&self.client, &config.series_options, &namespaces, self.now).await;
-        facts.schema = self.with_evidence(found.map_err(|error| error.to_string()));
+        facts.schema = self.with_evidence(found);
         if let Ok(schema) = &mut facts.schema.answer {
             let span = (self.now.earlier(config.wanted_history), self.now);
             let recorded = find_recorded(&self.client, schema, &namespaces, span).await;
-            let recorded = self.with_evidence(recorded.map_err(|failure| failure.to_string()));
+            let recorded = self.with_evidence(recorded);
             schema.recording_rules = recorded.answer.clone().unwrap_or_default();
             facts.recording_rules = Some(recorded);
         }
@@ -188,32 +186,36 @@ impl ServerProbe {
             facts.stage = Stage::Families;
             self.probe_series(schema, config, facts).await;
             facts.stage = Stage::Cost;
-            facts.sample_read = self.read_sample(schema, config, &pods).await;
+            facts.sample_read = self.read_sample(schema, config, pods.as_ref().ok()).await;
         }
 
         facts.stage = Stage::Comparison;
-        facts.cluster_coverage = compare_with_series(self, pods, found.as_ref().ok()).await;
+        facts.cluster_coverage = match pods {
+            Ok(pods) => compare_with_series(self, pods, found.as_ref().ok()).await,
+            Err(not_comparable) => not_comparable,
+        };
     }
 
     /// Adds the queries since the last result as evidence.
-    fn with_evidence<T>(&self, answer: Result<T, String>) -> ProbeAnswer<T> {
+    fn with_evidence<T>(&self, answer: Result<T, impl ToString>) -> ProbeAnswer<T> {
+        let answer = answer.map_err(|error| error.to_string());
         ProbeAnswer { evidence: self.query_log.drain(), answer }
     }
 
     async fn fetch_document<T: DeserializeOwned>(&self, path: &str) -> ProbeAnswer<T> {
         let answer = self.client.get_data(path, &[]).await;
-        self.with_evidence(answer.map_err(|failure| failure.to_string()))
+        self.with_evidence(answer)
     }
 
     async fn query_vector(&self, query: &Query, at: Time) -> ProbeAnswer<Vec<CollectedSeries>> {
         let answer = self.client.vector(query, at).await;
-        self.with_evidence(answer.map_err(|failure| failure.to_string()))
+        self.with_evidence(answer)
     }
 
     /// The result of an instant query that returns a single number.
     async fn query_count(&self, query: &Query, at: Time) -> ProbeAnswer<u64> {
         let answer = self.client.count(query, at).await;
-        self.with_evidence(answer.map_err(|failure| failure.to_string()))
+        self.with_evidence(answer)
     }
 
     async fn probe_series(&self, schema: &Schema, config: &DoctorConfig, facts: &mut ProbeResults) {

@@ -4,40 +4,29 @@ use kube::{Resource, ResourceExt as _};
 
 use crate::{
     cluster::snapshot::{List, Listed, ReadError, ReadErrorCause},
-    controllers::runtime::command_client::{Cluster, NoCluster},
+    controllers::runtime::command_client::Cluster,
     report::explain::suggestions::not_found_hint,
 };
 
 /// Why an object could not be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    #[error(transparent)]
-    NoCluster(#[from] NoCluster),
     #[error("{address}: {error}")]
     Unreadable {
-        /// The cluster.
         address: String,
         /// The list that could not be read.
         error: ReadError,
     },
     #[error("{kind} {namespace}/{name} not found: {hint}")]
     NotFound {
-        /// Kind of the object.
         kind: String,
-        /// Namespace of the object.
         namespace: String,
-        /// Name of the object.
         name: String,
         /// Similar names, or what else the user can try.
         hint: String,
     },
     #[error("{address}: the {kind} CRD is not installed: apply the output of `plimsoll crds`")]
-    CrdMissing {
-        /// The cluster.
-        address: String,
-        /// The kind of the CRD.
-        kind: String,
-    },
+    CrdMissing { address: String, kind: String },
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
     /// The storage directory does not exist.

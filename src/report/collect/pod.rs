@@ -240,7 +240,6 @@ fn is_cluster_limit_reached(
     })
 }
 
-/// The number of pods with a VPA in the whole cluster.
 async fn count_cluster_pods(
     client: &Client,
     compat: Compat,

@@ -44,13 +44,11 @@ pub struct ExplainConfig {
     pub settings: Settings,
     pub storage: StorageChoice,
     pub native_sidecars: bool,
-    /// Whether recommendations are capped to the largest node.
     pub cap_to_largest_node: bool,
     /// The maximum for all containers of a pod together.
     pub pod_cap: ResourceAmounts,
 }
 
-/// Explains a VPA at the given time.
 pub async fn explain(
     config: &ExplainConfig,
     cluster: &Cluster,

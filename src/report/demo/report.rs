@@ -8,6 +8,7 @@ use plimsoll_core::{
     types::Time,
 };
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::totals::{self, Chart, Totals};
 
@@ -18,9 +19,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoReport {
-    /// [`SCHEMA_VERSION`].
     pub(crate) schema_version: u32,
-    /// Always `demo`.
     pub(crate) kind: String,
     pub(crate) version: String,
     /// Always true: the load is generated from a seed. Everything else is computed by the real code.
@@ -54,7 +53,6 @@ pub struct Savings {
 }
 
 impl Savings {
-    /// Computes the difference between the totals of the scenarios.
     pub fn between(totals_by_scenario: &BothScenarios<Totals>) -> Self {
         let BothScenarios { without, with } = totals_by_scenario;
         Self {
@@ -80,7 +78,6 @@ pub struct HistoryReport {
     pub restarts: Vec<Restart>,
 }
 
-/// One restart of the recommender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
@@ -90,7 +87,7 @@ pub struct Restart {
     pub unchanged: usize,
 }
 
-/// One container of one workload.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerReport {
@@ -100,17 +97,14 @@ pub struct ContainerReport {
     pub story: String,
     pub sidecar: bool,
     /// Replicas; absent for jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     pub template: ContainerResources,
     /// The recommendation at the end; absent if the container never ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<Recommended>,
     pub lives: BothScenarios<Totals>,
     pub charts: BothScenarios<Chart>,
 }
 
-/// A recommendation and its reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommended {
     #[serde(flatten)]

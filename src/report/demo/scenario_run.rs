@@ -89,7 +89,6 @@ pub enum DemoError {
     Workloads(#[from] plimsoll_core::sim::InvalidWorkload),
 }
 
-/// The result of a scenario.
 pub struct ScenarioResult {
     pub totals: TotalsByContainer,
     pub charts: Charts,
@@ -106,7 +105,6 @@ impl ScenarioResult {
     }
 }
 
-/// Simulates the scenario without recommendations.
 pub fn run_without(
     config: &Config,
     workloads: &[DemoWorkload],
@@ -195,7 +193,6 @@ fn cluster(
     Ok(Cluster::new(workloads, config.seed, START, updates)?)
 }
 
-/// Creates a recommender with a VPA for each workload.
 fn recommender(config: &Config, workloads: &[DemoWorkload]) -> Recommender {
     let vpas = workloads.iter().map(|DemoWorkload { workload, max_memory, .. }| {
         let policies = max_memory.iter().map(|max| ContainerPolicy {

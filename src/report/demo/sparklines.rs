@@ -66,9 +66,7 @@ const LETTERS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 /// How the values of one character are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellAggregation {
-    /// The mean of the values.
     Mean,
-    /// The maximum of the values.
     Max,
 }
 

@@ -163,7 +163,6 @@ fn memory(amount: Bytes) -> String {
     }
 }
 
-/// The change from `from` to `to` in percent.
 fn change(from: i64, to: i64) -> f64 {
     if from == to { 0.0 } else { (to - from) as f64 * 100.0 / from.max(1) as f64 }
 }

@@ -24,7 +24,6 @@ pub fn opening(config: &Config, style: &Style) -> String {
     page.finish()
 }
 
-/// The report of the outcome.
 pub fn outcome(report: &DemoReport, style: &Style) -> String {
     let mut page = Page::new(style);
     render_scenarios(&mut page, report);
@@ -139,22 +138,5 @@ fn times(count: i64) -> String {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
         more => format!("{more} times"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::style::tests::plain_output;
-
-    #[test]
-    fn color_changes_nothing_else() {
-        let config = Config {
-            seed: 1,
-            days: 8,
-            store: None,
-            settings: plimsoll_core::recommender::Settings::default(),
-        };
-        plain_output(|style| opening(&config, style));
     }
 }

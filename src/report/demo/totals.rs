@@ -58,10 +58,8 @@ pub fn gib_hours(byte_minutes: i128) -> f64 {
     byte_minutes as f64 / (60.0 * 1024.0 * 1024.0 * 1024.0)
 }
 
-/// The names of a workload and one of its containers.
 pub type ContainerName = (Arc<str>, Arc<str>);
 
-/// The totals of all containers of a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct TotalsByContainer {
     all: Totals,
@@ -98,7 +96,6 @@ impl MinuteSink for TotalsByContainer {
     }
 }
 
-/// Minutes of one point.
 pub const POINT_MINUTES: u32 = 120;
 
 /// The chart of one container: one entry for each point, `null` if no replica ran.
@@ -116,7 +113,6 @@ pub struct Chart {
     pub oom_kills: Vec<i64>,
 }
 
-/// Collects the charts of all containers.
 #[derive(Clone, Debug)]
 pub struct Charts {
     start: Time,

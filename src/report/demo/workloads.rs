@@ -11,7 +11,6 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-/// The namespace of all workloads.
 pub const NAMESPACE: &str = "shop";
 
 /// A workload with its description.

@@ -155,11 +155,7 @@ pub(super) fn recording_rules_finding(facts: &ProbeResults) -> Option<Finding> {
             ("recorded_unknown", Level::Ok, message)
         }
     };
-    Some(history_finding(code, level, message, evidence))
-}
-
-fn history_finding(code: &str, level: Level, message: String, evidence: &[Evidence]) -> Finding {
-    finding(Topic::History, code, level, message, evidence)
+    Some(finding(Topic::History, code, level, message, evidence))
 }
 
 fn assess_rules(

@@ -19,7 +19,6 @@ pub const KUBE_STATE_METRICS_FAMILIES: [&str; 4] = [
     "kube_pod_container_status_last_terminated_reason",
 ];
 
-/// The queries of one probe and their result.
 #[derive(Clone, Debug)]
 pub struct ProbeAnswer<T> {
     pub evidence: Vec<Evidence>,
@@ -61,7 +60,6 @@ impl Stage {
     }
 }
 
-/// The server's runtime information.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeInfo {
@@ -88,7 +86,6 @@ pub struct SampleRead {
     pub vpas_without_history: Vec<String>,
 }
 
-/// The comparison with the cluster.
 #[derive(Clone, Debug)]
 pub enum ClusterCoverage {
     NoCluster(String),
@@ -101,7 +98,6 @@ pub enum ClusterCoverage {
     Unmatched(String, Vec<Evidence>),
 }
 
-/// The results of all probes.
 #[derive(Clone, Debug)]
 pub struct ProbeResults {
     pub at: Time,
@@ -133,7 +129,6 @@ pub struct ProbeResults {
 }
 
 impl ProbeResults {
-    /// The results before any probe.
     pub fn new(at: Time, address: String, wanted_history: Duration, deadline: Duration) -> Self {
         Self {
             at,

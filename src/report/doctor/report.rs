@@ -1,7 +1,9 @@
 //! The report about a Prometheus. `--output json` prints it, and the text output is rendered from it alone.
 
+use clap::ValueEnum;
 use plimsoll_core::types::Time;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::probe_results::ServerFlavor;
 
@@ -9,12 +11,11 @@ use super::probe_results::ServerFlavor;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// The result of `plimsoll doctor`.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorReport {
-    /// [`SCHEMA_VERSION`].
     pub(crate) schema_version: u32,
-    /// Always `doctor-prometheus`.
     pub(crate) kind: String,
     pub(crate) version: String,
     pub(crate) at: Time,
@@ -22,13 +23,10 @@ pub struct DoctorReport {
     /// How far back history is required, in seconds.
     pub(crate) wanted_seconds: u64,
     /// How far back history goes, in seconds, up to the required time; absent if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reaches_seconds: Option<u64>,
     pub(crate) findings: Vec<Finding>,
     /// The recommender's queries for history, and their cost.
     pub(crate) queries: Vec<Evidence>,
-    /// The comparison with the cluster, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cluster: Option<CoverageReport>,
     pub(crate) flags: Vec<String>,
     /// Given flags that contain secrets. They belong in files or in the environment.
@@ -45,30 +43,29 @@ pub struct Server {
 }
 
 /// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
+    #[value(skip)]
     Ok,
+    #[value(help = "Warnings and problems")]
     Warning,
+    #[value(help = "Problems only")]
     Problem,
 }
 
-/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// A stable identifier, independent of the message.
     pub code: String,
     pub topic: Topic,
-    /// The severity.
     pub level: Level,
     /// What was found, and what to do.
     pub message: String,
-    /// The queries that led to the finding.
     pub evidence: Vec<Evidence>,
 }
 
-/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Topic {
@@ -97,6 +94,7 @@ impl Topic {
 }
 
 /// One query to the server, and its cost.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
@@ -104,7 +102,6 @@ pub struct Evidence {
     pub about: String,
     pub asked: String,
     /// Start, end and step of a range query; absent for an instant query.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<Range>,
     pub millis: u64,
     pub requests: u64,
@@ -112,11 +109,9 @@ pub struct Evidence {
     pub points: u64,
     /// The size of the response in bytes, after decompression.
     pub bytes: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The time range of a range query.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Range {

@@ -12,7 +12,7 @@ use crate::report::style::{DIM, Page, RED, Style, format_span};
 const SCHEMA_VERSION: u32 = 1;
 
 /// The fields that every report about an object begins with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportHeader {
     pub schema_version: u32,
@@ -25,7 +25,6 @@ pub struct ReportHeader {
 }
 
 impl ReportHeader {
-    /// The header of a report by this program.
     pub fn new(kind: &str, namespace: &str, name: &str, at: Time) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,

@@ -41,7 +41,8 @@ pub struct UsageResult {
 }
 
 /// The result of adding an OOM kill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum OomResult {
     /// It was counted as a usage of this much memory.
     Counted(Bytes),
@@ -58,20 +59,9 @@ pub enum OomResult {
 }
 
 impl OomResult {
-    /// All names.
-    pub const NAMES: [&str; 6] = ["counted", "known", "expired", "ignored", "refused", "untracked"];
-
     /// The name in metrics.
-    pub const fn as_str(self) -> &'static str {
-        let [counted, known, expired, ignored, refused, untracked] = Self::NAMES;
-        match self {
-            Self::Counted(_) => counted,
-            Self::Known => known,
-            Self::Expired => expired,
-            Self::Ignored => ignored,
-            Self::Refused(_) => refused,
-            Self::Untracked => untracked,
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 

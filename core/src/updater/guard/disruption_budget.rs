@@ -8,6 +8,7 @@ use crate::{
     types::{ObjectKey, Time},
 };
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{
     super::skip_reason::SkipReason,
@@ -56,6 +57,7 @@ pub enum BudgetKind {
 }
 
 /// The recent changes in the cluster.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DisruptionBudget {
     #[serde(default, skip_serializing_if = "HourlyChanges::is_empty")]
@@ -65,14 +67,11 @@ pub struct DisruptionBudget {
     /// Regressed workloads and when they regressed: the latest of each namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     trips: BTreeMap<String, Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     open_until: Option<Time>,
     /// Evictions since the last one with an observed effect, and the time of the last eviction.
     #[serde(default)]
     unproven: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     last_eviction: Option<Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     proven: Option<Time>,
     #[serde(default, skip_serializing_if = "Trials::is_empty")]
     trials: Trials,

@@ -1,13 +1,16 @@
 //! Freshness of the recommender's heartbeat and of the admission controller's Lease.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
+
+use strum::EnumString;
 
 use crate::types::Time;
 
 use super::super::skip_reason::SkipReason;
 
 /// `--recommender-heartbeat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_policy)]
 pub enum HeartbeatPolicy {
     /// A heartbeat must be fresh if there is one.
     #[default]
@@ -18,17 +21,8 @@ pub enum HeartbeatPolicy {
     Ignore,
 }
 
-impl FromStr for HeartbeatPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "auto" => Ok(Self::Auto),
-            "require" => Ok(Self::Require),
-            "ignore" => Ok(Self::Ignore),
-            other => Err(format!("invalid value `{other}`; use auto, require or ignore")),
-        }
-    }
+fn unknown_policy(text: &str) -> String {
+    format!("invalid value `{text}`; use auto, require or ignore")
 }
 
 /// The observed state of the recommender's heartbeat. The observer decides whether it was renewed in time, by its own

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::super::pod_status::{Phase, PodStatus};
 
@@ -26,8 +27,11 @@ pub struct Health {
 }
 
 /// What got worse after a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Regression {
     /// Containers are OOM killed.
     OutOfMemory,
@@ -44,26 +48,9 @@ pub enum Regression {
 }
 
 impl Regression {
-    /// All regressions.
-    pub const ALL: [Self; 6] = [
-        Self::OutOfMemory,
-        Self::Restarting,
-        Self::Pending,
-        Self::Unready,
-        Self::Missing,
-        Self::NotApplied,
-    ];
-
     /// The name in metrics, conditions, events and explanations.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OutOfMemory => "out_of_memory",
-            Self::Restarting => "restarting",
-            Self::Pending => "pending",
-            Self::Unready => "unready",
-            Self::Missing => "missing",
-            Self::NotApplied => "not_applied",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -134,7 +121,7 @@ impl Health {
     /// Returns what is worse than before, if more than this share of the pods is affected.
     pub fn worse_than(&self, before: &Self, share: f64) -> Option<Regression> {
         let allowed = (f64::from(self.pods) * share) as u32;
-        Regression::ALL.into_iter().find(|regression| {
+        Regression::VARIANTS.iter().copied().find(|regression| {
             let expected = match regression {
                 Regression::Missing => before.missing,
                 _ if before.pods == 0 => 0,

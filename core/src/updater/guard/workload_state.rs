@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::types::Time;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 use twox_hash::XxHash3_64;
 
 use super::{infeasible::InfeasibleResizes, regression::Regression, rollout::Rollout};
@@ -43,6 +44,7 @@ pub enum ChangeKind {
 }
 
 /// The last change of one pod.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodChange {
     /// Uid of the pod.
@@ -52,10 +54,8 @@ pub struct PodChange {
     /// Kind of the change.
     pub what: ChangeKind,
     /// For a resize, the hash of the new resources.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wrote: Option<u64>,
     /// `metadata.generation` of the pod before the change.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
     /// Number of container restarts before the change.
     #[serde(default)]
@@ -94,11 +94,11 @@ pub struct Surge {
 }
 
 /// The persisted state of one workload.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WorkloadState {
     /// The current or last rollout.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
     /// The last change of each pod, ordered by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -107,13 +107,10 @@ pub struct WorkloadState {
     #[serde(skip_serializing_if = "InfeasibleResizes::is_empty")]
     pub refusals: InfeasibleResizes,
     /// The circuit breaker, if it was opened.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<OpenBreaker>,
     /// The last external overwrite, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rewritten: Option<ExternalOverwrite>,
     /// The requested second replica, if any.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub surge: Option<Surge>,
 }
 

@@ -19,13 +19,7 @@ impl Recommender {
             tracing::error!(%error, "failed to read fallback checkpoints");
         }
         if self.config.history_optional {
-            let wanted = self.vpas_without_history(false);
-            let mut state = self.state.lock();
-            for key in wanted.keys() {
-                state.vpa_registry.mark_missing(key);
-            }
-            drop(state);
-            self.history_loaded.notify_one();
+            self.continue_without_history(self.vpas_without_history(false).keys());
         }
     }
 
@@ -54,9 +48,9 @@ impl Recommender {
         drop(state);
         // Discard their partial reads: the gap is read again.
         for read in &mut reads.in_progress {
-            read.load_generations.retain(|key, _| !restored.contains_key(key));
+            read.histories.load_generations.retain(|key, _| !restored.contains_key(key));
         }
-        reads.in_progress.retain(|read| !read.load_generations.is_empty());
+        reads.in_progress.retain(|read| !read.histories.load_generations.is_empty());
         tracing::warn!(
             vpas = restored.len(),
             "Prometheus is unavailable; using checkpoints until newer history can be read"

@@ -17,20 +17,19 @@ pub(super) struct CheckpointSink<'a> {
     now: Time,
     /// Start of the time range that Prometheus is queried for.
     query_start: Time,
-    last_alive: LastAlive,
+    last_alive: HashMap<ObjectKey, Time>,
     /// VPAs with an unusable record: all of their series are read.
     rejected: HashSet<ObjectKey>,
 }
 
-/// The last time at which all containers of a VPA were seen.
-#[derive(Debug, Default)]
-struct LastAlive(HashMap<ObjectKey, Time>);
-
-impl LastAlive {
-    fn record(&mut self, vpa: ObjectKey, last: Time) {
-        let earliest = self.0.entry(vpa).or_insert(last);
-        *earliest = last.min(*earliest);
-    }
+/// Records when a container was last seen, for the last time at which all containers of a VPA were.
+pub(in crate::controllers::recommender) fn record_last_alive(
+    last_alive: &mut HashMap<ObjectKey, Time>,
+    vpa: ObjectKey,
+    last: Time,
+) {
+    let earliest = last_alive.entry(vpa).or_insert(last);
+    *earliest = last.min(*earliest);
 }
 
 impl<'a> CheckpointSink<'a> {
@@ -45,15 +44,15 @@ impl<'a> CheckpointSink<'a> {
             bootstrap,
             now,
             query_start,
-            last_alive: LastAlive::default(),
+            last_alive: HashMap::new(),
             rejected: HashSet::new(),
         }
     }
 
     /// The last time at which VPAs with usable checkpoints were seen. They only need the samples since.
     pub(super) fn into_last_alive(mut self) -> HashMap<ObjectKey, Time> {
-        self.last_alive.0.retain(|key, _| !self.rejected.contains(key));
-        self.last_alive.0
+        self.last_alive.retain(|key, _| !self.rejected.contains(key));
+        self.last_alive
     }
 
     fn reject(&mut self, vpa: &ObjectKey) {
@@ -77,7 +76,7 @@ impl Sink for CheckpointSink<'_> {
                 let start_history =
                     |vpa: &ObjectKey| self.role.state.lock().vpa_registry.start_history(vpa);
                 self.bootstrap.resume_from(&key, history, start_history);
-                self.last_alive.record(key.vpa, last);
+                record_last_alive(&mut self.last_alive, key.vpa, last);
             }
             Ok(None) => self.reject(&key.vpa),
             Err(error) => {
@@ -102,10 +101,10 @@ mod tests {
     fn history_is_read_from_the_earliest_last_sample_of_the_containers() {
         let (one, two) = (ObjectKey::new("shop", "one"), ObjectKey::new("shop", "two"));
         let at = |seconds| Time::EPOCH.later(std::time::Duration::from_secs(seconds));
-        let mut last_alive = LastAlive::default();
+        let mut last_alive = HashMap::new();
         for (vpa, last) in [(&one, 500), (&one, 300), (&one, 400), (&two, 900)] {
-            last_alive.record(vpa.clone(), at(last));
+            record_last_alive(&mut last_alive, vpa.clone(), at(last));
         }
-        assert_eq!(last_alive.0, [(one, at(300)), (two, at(900))].into());
+        assert_eq!(last_alive, [(one, at(300)), (two, at(900))].into());
     }
 }

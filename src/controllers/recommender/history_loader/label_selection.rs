@@ -87,7 +87,6 @@ impl SelectorIndex {
         }
     }
 
-    /// The name of a label as in series.
     fn series_label_name(&self, name: &str) -> Box<str> {
         if self.exact_label_names { name.into() } else { sanitized_label_name(name) }
     }

@@ -19,7 +19,6 @@ const SCRAPE_GRACE: Duration = Duration::from_mins(10);
 const MAX_NAMED: usize = 5;
 
 impl Recommender {
-    /// The current pods of these VPAs.
     pub(in crate::controllers::recommender) fn live_pods<'a>(
         &self,
         owners: impl IntoIterator<Item = (&'a ObjectKey, &'a Option<Box<str>>)>,

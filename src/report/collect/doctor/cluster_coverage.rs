@@ -34,14 +34,14 @@ const CONCURRENT_NAMESPACES: usize = 2;
 const MAX_SAMPLED_VPAS: usize = 50;
 const NAMESPACES_PER_QUERY: usize = 50;
 
-/// The pods of each VPA, or why there are none to compare.
+/// The VPAs of the cluster with their pods.
 #[derive(Debug)]
-pub(super) enum ClusterPods {
-    NotComparable(ClusterCoverage),
-    Found { address: String, vpas: Vec<VpaPods>, skipped: usize },
+pub(super) struct ClusterPods {
+    address: String,
+    vpas: Vec<VpaPods>,
+    skipped: usize,
 }
 
-/// VPAs, each with the owner of its pods.
 pub(super) type VpaOwners = HashMap<ObjectKey, Option<Box<str>>>;
 
 /// One VPA with the names of its running pods.
@@ -55,19 +55,14 @@ pub(super) struct VpaPods {
 }
 
 impl ClusterPods {
-    pub(super) fn namespaces(&self) -> Vec<&str> {
-        match self {
-            Self::NotComparable(_) => Vec::new(),
-            Self::Found { vpas, .. } => vpas.iter().map(|vpa| &*vpa.namespace).collect(),
-        }
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.vpas.iter().map(|vpa| &*vpa.namespace)
     }
-}
 
-impl ClusterPods {
     /// The namespace with the most pods: its VPAs with the owners of their pods, as a storage needs them, and the pods.
     pub(super) fn largest_namespace(&self) -> Option<(&str, VpaOwners, LivePods)> {
-        let Self::Found { vpas, .. } = self else { return None };
-        let with_pods = || vpas.iter().filter(|vpa| vpa.owner.is_some() && !vpa.pods.is_empty());
+        let has_pods = |vpa: &&VpaPods| vpa.owner.is_some() && !vpa.pods.is_empty();
+        let with_pods = || self.vpas.iter().filter(has_pods);
         let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
         for vpa in with_pods() {
             *pods.entry(&vpa.namespace).or_default() += vpa.pods.len();
@@ -84,36 +79,29 @@ impl ClusterPods {
     }
 }
 
-/// Reads the VPAs of the cluster and their pods.
-pub(super) async fn find_pods(options: &ClusterOptions, namespace: Option<&str>) -> ClusterPods {
-    let cluster = match command_client::connect(options, USER_AGENT).await {
-        Ok(cluster) => cluster,
+/// Reads the VPAs of the cluster and their pods. The error is why there are none to compare.
+pub(super) async fn find_pods(
+    options: &ClusterOptions,
+    namespace: Option<&str>,
+) -> Result<ClusterPods, ClusterCoverage> {
+    let cluster = command_client::connect(options, USER_AGENT).await.map_err(|why| {
         // An error matters only if the user has specified a cluster.
-        Err(why)
-            if *options != ClusterOptions::default()
-                || std::env::var_os("KUBECONFIG").is_some() =>
-        {
-            return ClusterPods::NotComparable(ClusterCoverage::Unreadable(why.to_string()));
+        if *options != ClusterOptions::default() || std::env::var_os("KUBECONFIG").is_some() {
+            ClusterCoverage::Unreadable(why.to_string())
+        } else {
+            ClusterCoverage::NoCluster("set KUBECONFIG or pass --kubeconfig".to_owned())
         }
-        Err(_) => {
-            return ClusterPods::NotComparable(ClusterCoverage::NoCluster(
-                "set KUBECONFIG or pass --kubeconfig".to_owned(),
-            ));
-        }
-    };
-    match read_cluster(&cluster, namespace).await {
-        Ok(pods) => pods,
-        Err(error) => ClusterPods::NotComparable(ClusterCoverage::Unreadable(format!(
-            "{}: {error}",
-            cluster.address
-        ))),
-    }
+    })?;
+    let found = read_cluster(&cluster, namespace)
+        .await
+        .map_err(|error| ClusterCoverage::Unreadable(format!("{}: {error}", cluster.address)))?;
+    found.ok_or(ClusterCoverage::Empty)
 }
 
 async fn read_cluster(
     cluster: &Cluster,
     namespace: Option<&str>,
-) -> Result<ClusterPods, ReadError> {
+) -> Result<Option<ClusterPods>, ReadError> {
     let client = &cluster.client;
     let found = match ClusterSnapshot::read(client, namespace, &[SnapshotPart::Vpas]).await.vpas {
         Ok(list) => list.objects,
@@ -121,7 +109,7 @@ async fn read_cluster(
         Err(error) => return Err(error),
     };
     if found.is_empty() {
-        return Ok(ClusterPods::NotComparable(ClusterCoverage::Empty));
+        return Ok(None);
     }
     let skipped = found.len().saturating_sub(MAX_VPAS);
     let mut by_namespace: BTreeMap<String, Vec<VerticalPodAutoscaler>> = BTreeMap::new();
@@ -135,7 +123,7 @@ async fn read_cluster(
     while let Some(of_namespace) = reads.next().await {
         vpas.extend(of_namespace?);
     }
-    Ok(ClusterPods::Found { address: cluster.address.clone(), vpas, skipped })
+    Ok(Some(ClusterPods { address: cluster.address.clone(), vpas, skipped }))
 }
 
 async fn find_pods_of(
@@ -166,16 +154,11 @@ async fn find_pods_of(
     Ok(found)
 }
 
-/// Compares the pods with the series of the server.
 pub(super) async fn compare_with_series(
     probe: &ServerProbe,
-    pods: ClusterPods,
+    ClusterPods { address, vpas, skipped: passed_over }: ClusterPods,
     schema: Option<&Schema>,
 ) -> ClusterCoverage {
-    let (address, vpas, passed_over) = match pods {
-        ClusterPods::NotComparable(coverage) => return coverage,
-        ClusterPods::Found { address, vpas, skipped: passed_over } => (address, vpas, passed_over),
-    };
     let Some(schema) = schema else {
         let why = "the server has no container series.".to_owned();
         return ClusterCoverage::Unmatched(why, Vec::new());

@@ -31,9 +31,9 @@ impl ServerProbe {
         &self,
         schema: &Schema,
         config: &DoctorConfig,
-        pods: &ClusterPods,
+        pods: Option<&ClusterPods>,
     ) -> Option<SampleRead> {
-        if let Some((namespace, vpas, live)) = pods.largest_namespace() {
+        if let Some((namespace, vpas, live)) = pods.and_then(ClusterPods::largest_namespace) {
             let scope = match vpas.len() {
                 1 => format!("the VPA of namespace {namespace}"),
                 more => format!("{more} VPAs of namespace {namespace}"),

@@ -35,7 +35,6 @@ pub(super) struct ExplainedPod<'a> {
     pub workload: &'a Workload,
     pub index: usize,
     pub decision: PodDecision,
-    /// The maintenance windows of the VPA, if it has its own.
     pub windows: Option<&'a MaintenanceWindows>,
     pub pass_context: PassContext<'a>,
     pub leases: &'a Leases,
@@ -52,25 +51,11 @@ fn base_report(
     let owner = pod.status.owner.as_ref();
     PodReport {
         header: ReportHeader::new("explain-pod", namespace, &pod.name_any(), now),
-        compat: config.settings.compat.as_str().to_owned(),
+        compat: config.settings.compat.to_string(),
         controller: owner
             .map(|it| ObjectName { kind: Arc::clone(&it.kind), name: Arc::clone(&it.name) }),
-        workload: None,
-        vpa: None,
-        verdict: PodVerdict {
-            action: "none".to_owned(),
-            reason: None,
-            message: String::new(),
-            held_back: false,
-            restarts: None,
-        },
-        need: None,
-        containers: Vec::new(),
-        order: None,
-        group: None,
-        guards: None,
-        findings: Vec::new(),
-        notes: Vec::new(),
+        verdict: PodVerdict { action: "none".to_owned(), ..PodVerdict::default() },
+        ..PodReport::default()
     }
 }
 
@@ -118,29 +103,14 @@ fn named(kind: &str, name: &str) -> ObjectName {
 
 /// The report about a pod that the updater makes a decision about.
 pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
-    let ExplainedPod {
-        config,
-        workload,
-        index,
-        decision: pod_decision,
-        windows,
-        pass_context: context,
-        leases,
-        competing_vpas,
-    } = found;
+    let ExplainedPod { config, workload, index, pass_context: context, .. } = found;
     let pod = &workload.pods[index];
     let mut report = base_report(config, &workload.key.namespace, pod, context.now);
     report.workload = Some(named(&workload.target.0, &workload.target.1));
     report.vpa = Some(of_vpa(&workload.vpa));
     report.notes = notes;
-    let PodDecision {
-        explanation,
-        persisted,
-        decision,
-        action,
-        earlier_actions: before,
-        unboosted,
-    } = pod_decision;
+    let PodDecision { explanation, persisted, decision, action, earlier_actions, unboosted } =
+        found.decision;
     let update_reason = explanation.as_ref().map(|explanation| &explanation.reason);
     let outcome = decision.pod_outcomes.get(index);
     report.verdict = pod_verdict(outcome, update_reason, action.as_ref(), &unboosted);
@@ -159,16 +129,17 @@ pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
         report.order = Some(Order {
             place: position.map(|position| position + 1),
             candidates: explanation.candidate_order.len(),
-            before: before.iter().map(earlier_action).collect(),
+            before: earlier_actions.iter().map(earlier_action).collect(),
         });
         report.group = explanation.group.as_ref().ok().copied().map(group_of);
-        let windows = windows.unwrap_or(&config.settings.guards.maintenance_windows);
+        let windows = found.windows.unwrap_or(&config.settings.guards.maintenance_windows);
+        let leases = found.leases;
         let guards =
             guards_of(config, workload, &explanation, &persisted, windows, context, leases);
         report.guards = Some(guards);
     }
     let notes = &mut report.notes;
-    if report.verdict.reason.is_some() && !before.is_empty() {
+    if report.verdict.reason.is_some() && !earlier_actions.is_empty() {
         notes.push("This assumes that all actions on pods that come first succeed.".to_owned());
     }
     if !unboosted.is_empty() && report.verdict.action != "unboost" {
@@ -181,7 +152,7 @@ pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
         let note = "The next pass pauses updates: another controller overwrites the resources of the pods.";
         notes.push(note.to_owned());
     }
-    for vpa in competing_vpas {
+    for vpa in found.competing_vpas {
         notes.push(format!(
             "VPA {vpa} targets the same workload and is ignored, because it is younger."
         ));
@@ -204,7 +175,7 @@ fn pod_verdict(
         reason: Some(skip.as_str().to_owned()),
         message: skip.to_string(),
         held_back,
-        restarts: None,
+        ..PodVerdict::default()
     };
     match outcome {
         Some(updater::PodOutcome::Changed(action_name)) => {
@@ -219,13 +190,8 @@ fn pod_verdict(
                 (_, Some(true)) => "it would be resized in place now, which restarts a container",
                 _ => "it would be resized in place now",
             };
-            PodVerdict {
-                action: (*action_name).to_owned(),
-                reason: None,
-                message: message.to_owned(),
-                held_back: false,
-                restarts,
-            }
+            let (action, message) = ((*action_name).to_owned(), message.to_owned());
+            PodVerdict { action, message, restarts, ..PodVerdict::default() }
         }
         Some(updater::PodOutcome::Skipped(skip)) => {
             if !unboosted.is_empty() {

@@ -43,7 +43,6 @@ pub struct StoredHistory {
     pub from_annotation: Option<StoredExplanation>,
 }
 
-/// Builds the report.
 pub fn report(
     config: &ExplainConfig,
     vpa: &VerticalPodAutoscaler,
@@ -66,12 +65,9 @@ pub fn report(
     let computed = inputs.desired.recommendation.containers.iter();
     let containers: Vec<Container> = computed.map(|computed| inputs.container(computed)).collect();
     let (findings, notes) = inputs.findings_and_notes(&containers);
-    let skipped = |SkippedRecord { record: what, reason: why }: &SkippedRecord| {
-        report::SkippedRecord { what: what.clone(), why: why.clone() }
-    };
     VpaReport {
         header: ReportHeader::new("explain-vpa", &key.namespace, &key.name, now),
-        compat: config.compat.as_str().to_owned(),
+        compat: config.compat.to_string(),
         recommender: vpa.spec.recommender_name().to_owned(),
         update_mode: vpa.spec.update_mode().as_str().to_owned(),
         target: inputs.target(),
@@ -80,7 +76,7 @@ pub fn report(
         history: report::History {
             storage: stored.storage.clone(),
             records: stored.records.clone(),
-            skipped: stored.skipped.iter().map(skipped).collect(),
+            skipped: stored.skipped.clone(),
         },
         room: inputs.desired.pod_limits,
         conditions: inputs.conditions(),
@@ -124,7 +120,6 @@ struct Inputs<'a> {
     now: Time,
     stored: &'a StoredHistory,
     desired: DesiredStatus,
-    /// The recommendations of the status, by container.
     written: BTreeMap<&'a str, &'a vpa::ContainerRecommendation>,
     kills: Vec<recommender_pod::ObservedOomKill>,
 }

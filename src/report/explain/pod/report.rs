@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use plimsoll_core::types::{Time, quantity::Quantity};
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::report::explain::report_parts::{Finding, ReportHeader};
 
 /// A pod, and what the updater would do with it now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodReport {
     /// The object of the report, of kind `explain-pod`.
@@ -17,29 +19,22 @@ pub struct PodReport {
     /// The compatibility mode: `plimsoll` or `upstream`.
     pub compat: String,
     /// Its direct controller, if it has one. Pods of one controller form a replica group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ObjectName>,
     /// Its topmost controller, by which its VPA is found.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<ObjectName>,
     /// Its VPA, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vpa: Option<VpaSummary>,
     /// The decision.
     pub verdict: PodVerdict,
     /// How far its requests are from the recommendation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub need: Option<Need>,
     /// The requests and recommendations of its containers.
     pub containers: Vec<Container>,
     /// Its place in the order of pods to update.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// The pods of its controller.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
     /// The state of the disruption guards.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guards: Option<Guards>,
     /// Blocked updates and problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
@@ -47,14 +42,12 @@ pub struct PodReport {
     pub notes: Vec<String>,
 }
 
-/// An object in the pod's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectName {
     pub kind: Arc<str>,
     pub name: Arc<str>,
 }
 
-/// The VPA of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaSummary {
@@ -76,29 +69,27 @@ pub struct PausedUpdates {
 }
 
 /// The updater's decision about a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodVerdict {
     /// `evict`, `resize`, `unboost`, or `none`.
     pub action: String,
     /// Why the pod is skipped: a label value of `plimsoll_updater_skipped_pods`, or why the updater does not consider the
     /// pod at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     pub message: String,
     pub held_back: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<bool>,
 }
 
 /// How far the requests of a pod are from the recommendation.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Need {
     /// Why the pod should be updated: `quick_oom`, `outside_range` or `drift`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub word: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
     /// The relative difference between the sums of requests and targets, added up over the resources.
     pub difference: f64,
@@ -107,32 +98,25 @@ pub struct Need {
     pub grows: bool,
 }
 
-/// One container of a pod.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Container {
     pub name: Arc<str>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<ContainerAmounts>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<ContainerAmounts>,
 }
 
 /// The request of a container for one resource, and the recommendation after all rules.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContainerAmounts {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Quantity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Quantity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lower: Option<Quantity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upper: Option<Quantity>,
-    /// The position of the request relative to the bounds.
     pub standing: RequestPosition,
 }
 
-/// The position of a request relative to its bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RequestPosition {
@@ -174,7 +158,6 @@ pub struct Order {
     pub before: Vec<EarlierAction>,
 }
 
-/// An action on another pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EarlierAction {
     pub pod: String,
@@ -182,7 +165,6 @@ pub struct EarlierAction {
     pub action: String,
 }
 
-/// The pods of one controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
@@ -197,7 +179,7 @@ pub struct Group {
     pub below_minimum: bool,
 }
 
-/// The state of the guards.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guards {
@@ -207,22 +189,16 @@ pub struct Guards {
     pub admission_controller: LeaseState,
     pub windows: Windows,
     /// The current or last rollout of its workload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_change: Option<PodChange>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Breaker>,
     /// Since when another writer is known to overwrite the recommended values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rewritten_since: Option<Time>,
     pub changes: Vec<ChangesMade>,
     /// Until when the cluster-wide circuit breaker blocks all changes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_stopped_until: Option<Time>,
     /// Evictions since the last one that was observed to take effect.
     pub unproven: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unproven_allowed: Option<u32>,
 }
 
@@ -234,7 +210,6 @@ pub struct LeaseState {
     pub renewed: Option<Time>,
 }
 
-/// The maintenance windows of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Windows {
@@ -244,7 +219,6 @@ pub struct Windows {
     pub next: Option<Time>,
 }
 
-/// A rollout of changes to a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollout {
     pub began: Time,
@@ -256,7 +230,6 @@ pub struct Rollout {
     pub streak: u32,
 }
 
-/// A change of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PodChange {
     /// `evicted` or `resized`.

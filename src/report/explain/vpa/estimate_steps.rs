@@ -9,7 +9,6 @@ use plimsoll_core::{
     types::quantity::Quantity,
 };
 
-/// One of the three estimates of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EstimateKind {
     /// The lower bound: below it the request should grow.
@@ -25,7 +24,6 @@ pub struct EstimateSteps {
     pub percentile: i64,
     pub with_margin: i64,
     pub raised_for_throttling: i64,
-    /// The confidence multiplier, if this estimate has one.
     pub confidence_factor: Option<f64>,
     pub scaled_by_confidence: i64,
     /// Clamped to the floor, and the upper bound to its maximum multiple of the target.

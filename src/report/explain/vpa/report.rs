@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use plimsoll_core::{
+    history::SkippedRecord,
     recommender::{ResourceAmounts, ResourceExplanation, pod_cap::PodLimits},
     types::{Time, quantity::Quantity},
 };
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::report::explain::report_parts::{Finding, ReportHeader};
 
@@ -43,7 +45,7 @@ pub struct VpaReport {
     pub notes: Vec<String>,
 }
 
-/// The workload of a VPA.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
@@ -51,13 +53,10 @@ pub struct Target {
     pub name: String,
     /// `found`, `unsupported` or `unavailable`.
     pub state: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
 }
 
-/// The stored history that was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct History {
@@ -67,7 +66,7 @@ pub struct History {
     pub skipped: Vec<SkippedRecord>,
 }
 
-/// The stored history of one container.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredRecord {
@@ -76,18 +75,14 @@ pub struct StoredRecord {
     pub form: RecordForm,
     /// Whether the record belongs to this VPA. Otherwise it was left by another VPA of the same workload.
     pub own: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<Time>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
     /// When a live pod last had the container.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_alive: Option<Time>,
     /// `used`, or `expired` if the record is too old.
     pub outcome: String,
 }
 
-/// The precision of a stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RecordForm {
@@ -95,13 +90,6 @@ pub enum RecordForm {
     Upstream,
     /// No history, only the explanation that the recommender stored on the VPA when it wrote the status.
     Explanation,
-}
-
-/// A record that was skipped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SkippedRecord {
-    pub what: String,
-    pub why: String,
 }
 
 /// A condition, and whether the status has it.
@@ -120,21 +108,17 @@ pub struct Condition {
     pub state: String,
 }
 
-/// A container with a recommendation.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Container {
     pub name: Arc<str>,
     pub pods: usize,
-    /// OOM kills in the status of its pods.
     pub kills: Vec<OomKill>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Resource>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Resource>,
 }
 
-/// An OOM kill in the status of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OomKill {
     pub pod: Arc<str>,
@@ -144,7 +128,6 @@ pub struct OomKill {
     pub counted: Option<bool>,
 }
 
-/// One resource of a container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Resource {
@@ -174,7 +157,6 @@ pub enum Agreement {
     Unwritten,
 }
 
-/// The numbers of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecommendedNumbers {
     pub target: Option<Quantity>,
@@ -211,20 +193,17 @@ impl RecommendedNumbers {
 }
 
 /// The requests of the pods of a VPA for one container.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Requests {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<Quantity>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<Quantity>,
     pub without: usize,
     /// By how many percent the target is above the largest request; negative if it is below.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_above_percent: Option<f64>,
 }
 
-/// A container without a recommendation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedContainer {
     pub container: Arc<str>,
