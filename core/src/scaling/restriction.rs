@@ -3,83 +3,70 @@
 
 use serde::{Serialize, Serializer};
 
-/// A reason why replicas are not changed as proposed. Each kind of autoscaler uses some of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Restriction {
-    /// All metrics are within the bounds in which replicas do not change.
-    WithinBounds,
-    /// The proposal adds more replicas at once than allowed.
-    UpscaleCapping,
-    /// The proposal removes more replicas at once than allowed.
-    DownscaleCapping,
-    /// The last change is within the forbidden window.
-    ForbiddenWindow,
-    /// The value has not been outside its bounds for long enough.
-    Delay,
-    /// The replicas are at the minimum.
-    Min,
-    /// The replicas are at the maximum.
-    Max,
-    /// The object is in dry-run mode.
-    DryRun,
-    /// The metrics that are needed are not available.
-    MetricUnknown,
-    /// Too few pods are ready.
-    Availability,
-    /// A monitor is not OK, or an alert is firing.
-    Lifecycle,
-    /// The workload is scaled to zero.
-    Disabled,
-    /// The ratio of value and target is within tolerance.
-    WithinTolerance,
-    /// Filling in missing or unready pods cancels the change.
-    Padding,
-    /// A lower recommendation in the stabilization window delays scaling up.
-    StabilizedUp,
-    /// A higher recommendation in the stabilization window delays scaling down.
-    StabilizedDown,
-    /// The scale-up rate limits the change.
-    ScaleUpLimit,
-    /// The scale-down rate limits the change.
-    ScaleDownLimit,
-    /// Some metrics failed, which blocks scaling down.
-    PartialMetrics,
-    /// The scale cannot be read.
-    NoScale,
-    /// The scale's selector is missing or invalid.
-    InvalidSelector,
-    /// Another autoscaler selects the same pods.
-    AmbiguousSelector,
+macro_rules! restrictions {
+    ($($(#[$doc:meta])* $reason:ident = $label:literal,)+) => {
+        /// A reason why replicas are not changed as proposed. Each kind of autoscaler uses some of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Restriction {
+            $($(#[$doc])* $reason,)+
+        }
+
+        impl Restriction {
+            /// The name used in labels, conditions and `explain`.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$reason => $label,)+
+                }
+            }
+        }
+    };
 }
 
-impl Restriction {
-    /// The name used in labels, conditions and `explain`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::WithinBounds => "within_bounds",
-            Self::UpscaleCapping => "upscale_capping",
-            Self::DownscaleCapping => "downscale_capping",
-            Self::ForbiddenWindow => "forbidden_window",
-            Self::Delay => "delay",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::DryRun => "dry_run",
-            Self::MetricUnknown => "metric_unknown",
-            Self::Availability => "availability",
-            Self::Lifecycle => "lifecycle",
-            Self::Disabled => "disabled",
-            Self::WithinTolerance => "within_tolerance",
-            Self::Padding => "padding",
-            Self::StabilizedUp => "stabilized_up",
-            Self::StabilizedDown => "stabilized_down",
-            Self::ScaleUpLimit => "scale_up_limit",
-            Self::ScaleDownLimit => "scale_down_limit",
-            Self::PartialMetrics => "partial_metrics",
-            Self::NoScale => "no_scale",
-            Self::InvalidSelector => "invalid_selector",
-            Self::AmbiguousSelector => "ambiguous_selector",
-        }
-    }
+restrictions! {
+    /// All metrics are within the bounds in which replicas do not change.
+    WithinBounds = "within_bounds",
+    /// The proposal adds more replicas at once than allowed.
+    UpscaleCapping = "upscale_capping",
+    /// The proposal removes more replicas at once than allowed.
+    DownscaleCapping = "downscale_capping",
+    /// The last change is within the forbidden window.
+    ForbiddenWindow = "forbidden_window",
+    /// The value has not been outside its bounds for long enough.
+    Delay = "delay",
+    /// The replicas are at the minimum.
+    Min = "min",
+    /// The replicas are at the maximum.
+    Max = "max",
+    /// The object is in dry-run mode.
+    DryRun = "dry_run",
+    /// The metrics that are needed are not available.
+    MetricUnknown = "metric_unknown",
+    /// Too few pods are ready.
+    Availability = "availability",
+    /// A monitor is not OK, or an alert is firing.
+    Lifecycle = "lifecycle",
+    /// The workload is scaled to zero.
+    Disabled = "disabled",
+    /// The ratio of value and target is within tolerance.
+    WithinTolerance = "within_tolerance",
+    /// Filling in missing or unready pods cancels the change.
+    Padding = "padding",
+    /// A lower recommendation in the stabilization window delays scaling up.
+    StabilizedUp = "stabilized_up",
+    /// A higher recommendation in the stabilization window delays scaling down.
+    StabilizedDown = "stabilized_down",
+    /// The scale-up rate limits the change.
+    ScaleUpLimit = "scale_up_limit",
+    /// The scale-down rate limits the change.
+    ScaleDownLimit = "scale_down_limit",
+    /// Some metrics failed, which blocks scaling down.
+    PartialMetrics = "partial_metrics",
+    /// The scale cannot be read.
+    NoScale = "no_scale",
+    /// The scale's selector is missing or invalid.
+    InvalidSelector = "invalid_selector",
+    /// Another autoscaler selects the same pods.
+    AmbiguousSelector = "ambiguous_selector",
 }
 
 impl Serialize for Restriction {
