@@ -6,7 +6,7 @@ use plimsoll::{
     cli,
     report::{
         doctor,
-        explain::{PodReport, VpaReport, pod, vpa},
+        explain::{HpaReport, PodReport, VpaReport, hpa, pod, vpa},
         style::{Glyphs, Style},
     },
 };
@@ -191,6 +191,16 @@ fn the_documented_pod_explanation_matches_the_sample() {
         Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
     let printed = pod::text::render(&report, &style);
     generated("docs/explain.md", "pod explanation", &format!("```text\n{printed}```\n"));
+}
+
+#[test]
+fn the_documented_hpa_explanation_matches_the_sample() {
+    let report: HpaReport =
+        serde_json::from_str(&page("tests/data/explain-hpa.json")).expect("JSON");
+    let style =
+        Style { width: 80, colour: false, glyphs: Glyphs::Unicode, command: "plimsoll".to_owned() };
+    let printed = hpa::text::render(&report, &style);
+    generated("docs/explain.md", "hpa explanation", &format!("```text\n{printed}```\n"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `plimsoll explain vpa` on a real cluster: it prints the recommender's state and its reasons.
 
 mod explanation_annotation;
+mod hpa;
 mod pod;
 mod watermark;
 
@@ -289,11 +290,10 @@ fn an_unreachable_api_server_is_a_one_line_error() {
 
 #[test]
 fn explain_rejects_unsupported_kinds_and_malformed_names() {
-    let printed = refused(&plimsoll(&["explain", "hpa", "web"]).output().expect("starts"), 2);
-    assert!(
-        printed.contains("unrecognized subcommand 'hpa'") && printed.contains("'vpa', 'wpa'"),
-        "{printed}"
-    );
+    let printed = refused(&plimsoll(&["explain", "dpa", "web"]).output().expect("starts"), 2);
+    for words in ["unrecognized subcommand 'dpa'", "'vpa'", "'hpa'", "'wpa'"] {
+        assert!(printed.contains(words), "{words} is not in {printed}");
+    }
     let printed = refused(&plimsoll(&["explain", "vpa", "a/b/c"]).output().expect("starts"), 2);
     assert!(printed.contains("NAMESPACE/NAME"), "{printed}");
 }

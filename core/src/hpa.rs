@@ -25,6 +25,7 @@ pub mod evaluation;
 pub mod fixes;
 pub mod hpa_state;
 pub mod labels;
+pub mod lint;
 pub mod numbers;
 pub mod observed;
 pub mod pod;
@@ -39,6 +40,7 @@ pub mod selector;
 pub mod spec;
 pub mod stabilization;
 pub mod status;
+pub mod status_values;
 pub mod validation;
 
 pub use config::{Config, Tolerance};

@@ -1,11 +1,15 @@
 //! `plimsoll explain`: flags and run of each supported kind.
 
+use std::time::Duration;
+
 use clap::{ArgAction, Args, Subcommand};
+use plimsoll_core::hpa::Config;
 use serde::Serialize;
 
 use super::{
     Exit, environment,
     feature_gates::{FeatureGate, FeatureGates},
+    go_values::duration,
     one_shot::ReportArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
@@ -17,8 +21,11 @@ use crate::{
     cluster::clock::Clock,
     controllers::{recommender::config::StorageChoice, runtime::command_client::Cluster},
     report::{
-        collect::{self, lookup::ExplainError, pod::ExplainPodConfig, vpa::ExplainConfig},
-        explain::{Finding, pod, vpa, wpa},
+        collect::{
+            self, hpa::ExplainHpaConfig, lookup::ExplainError, pod::ExplainPodConfig,
+            vpa::ExplainConfig,
+        },
+        explain::{Finding, hpa, pod, vpa, wpa},
         style::Style,
     },
 };
@@ -30,11 +37,12 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll explain vpa shop/web             how its recommendation was computed
   plimsoll explain pod shop/web-5d9c-x2x4z  why the updater skips it
-  plimsoll explain wpa shop/web             why it has this number of replicas
+  plimsoll explain hpa shop/web             why it has this number of replicas
+  plimsoll explain wpa shop/web             the last decision about it, and why
 
-The first two recompute the result with the code of the recommender and of the
-updater; the third shows the last decision of the watermark controller. See also
-plimsoll explain pod --help. Nothing is written.";
+The first three recompute the result with the code of the recommender, of the
+updater and of the HPA controller; the last shows the decision of the watermark
+controller. See also plimsoll explain pod --help. Nothing is written.";
 
 /// Explains the recommendation, pending update or replicas of an object
 #[derive(Debug, Args)]
@@ -51,6 +59,8 @@ enum ExplainCommand {
     Vpa(Box<VpaArgs>),
     #[command(aliases = ["pods", "po"])]
     Pod(Box<PodArgs>),
+    #[command(aliases = ["horizontalpodautoscaler", "horizontalpodautoscalers"])]
+    Hpa(Box<HpaArgs>),
     #[command(aliases = ["watermarkpodautoscaler", "watermarkpodautoscalers"])]
     Wpa(Box<WpaArgs>),
 }
@@ -125,6 +135,7 @@ pub fn run(
     match &arguments.kind {
         ExplainCommand::Vpa(arguments) => arguments.run(terminal),
         ExplainCommand::Pod(arguments) => arguments.run(typed, terminal),
+        ExplainCommand::Hpa(arguments) => arguments.run(terminal),
         ExplainCommand::Wpa(arguments) => arguments.run(terminal),
     }
 }
@@ -133,6 +144,7 @@ pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliErro
     match &arguments.kind {
         ExplainCommand::Vpa(arguments) => arguments.config().map(drop),
         ExplainCommand::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
+        ExplainCommand::Hpa(arguments) => arguments.config().map(drop),
         ExplainCommand::Wpa(arguments) => arguments.object.resolve().map(drop),
     }
 }
@@ -251,6 +263,59 @@ impl PodArgs {
         let explain =
             async |cluster| collect::pod::explain(&config, &cluster, Clock::wall().now()).await;
         self.object.explain(terminal, explain, pod::text::render, |report| &report.findings)
+    }
+}
+
+pub(super) const HPA_EXAMPLES: &str = "\
+Examples:
+  plimsoll explain hpa web                      in the context's namespace
+  plimsoll explain hpa shop/web --context prod
+  plimsoll explain hpa -n shop web -o json | jq .metrics
+
+Repeats one pass of the HPA controller with the same rules: pass its flags if
+they differ from the defaults. Usage is read from the metrics API; values of
+Pods, Object and External metrics are those in the status. Nothing is written.
+Exit code 1: there are findings, or the object does not exist.
+The JSON follows docs/schema/explain-hpa.v1.json.";
+
+/// Explains the number of replicas that a HorizontalPodAutoscaler wants
+#[derive(Debug, Args)]
+#[command(after_help = HPA_EXAMPLES)]
+pub struct HpaArgs {
+    #[command(flatten)]
+    object: ObjectArgs,
+    /// Ratios of value and target that differ from 1 by at most this change nothing
+    #[arg(long, value_name = "FRACTION", default_value = "0.1", hide_short_help = true)]
+    horizontal_pod_autoscaler_tolerance: f64,
+    /// How long a past recommendation delays scaling down
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, hide_short_help = true)]
+    horizontal_pod_autoscaler_downscale_stabilization: Duration,
+    /// How long CPU usage of a new pod counts only if it was measured while the pod was ready
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, hide_short_help = true)]
+    horizontal_pod_autoscaler_cpu_initialization_period: Duration,
+    /// A pod that becomes unready this long after its start has never been ready
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, hide_short_help = true)]
+    horizontal_pod_autoscaler_initial_readiness_delay: Duration,
+}
+
+impl HpaArgs {
+    fn config(&self) -> Result<ExplainHpaConfig, CliError> {
+        let (namespace, name) = self.object.resolve()?;
+        let config = Config {
+            tolerance: self.horizontal_pod_autoscaler_tolerance,
+            downscale_stabilization: self.horizontal_pod_autoscaler_downscale_stabilization,
+            cpu_initialization_period: self.horizontal_pod_autoscaler_cpu_initialization_period,
+            initial_readiness_delay: self.horizontal_pod_autoscaler_initial_readiness_delay,
+            ..Config::default()
+        };
+        Ok(ExplainHpaConfig { namespace, name, config })
+    }
+
+    fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
+        let config = self.config()?;
+        let explain =
+            async |cluster| collect::hpa::explain(&config, &cluster, Clock::wall().now()).await;
+        self.object.explain(terminal, explain, hpa::text::render, |report| &report.findings)
     }
 }
 

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 use futures::future::join_all;
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{coordination::v1::Lease, core::v1::Pod, policy::v1::PodDisruptionBudget},
+    api::{
+        autoscaling::v2::HorizontalPodAutoscaler, coordination::v1::Lease, core::v1::Pod,
+        policy::v1::PodDisruptionBudget,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
@@ -110,6 +113,7 @@ impl SnapshotPod {
 pub enum SnapshotPart {
     Vpas,
     Wpas,
+    Hpas,
     Pods,
     /// The well-known kinds of controllers.
     Controllers,
@@ -122,6 +126,7 @@ pub enum SnapshotPart {
 pub struct ClusterSnapshot {
     pub vpas: Listed<VerticalPodAutoscaler>,
     pub wpas: Listed<WatermarkPodAutoscaler>,
+    pub hpas: Listed<HorizontalPodAutoscaler>,
     pub pods: Listed<SnapshotPod>,
     /// Controllers of the well-known kinds. Kinds that could not be read are not synced.
     pub controllers: Arc<ControllerCache>,
@@ -234,9 +239,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     async fn read(&self) -> ClusterSnapshot {
-        let (vpas, wpas, pods, (controllers, controller_errors), constraints, budgets, nodes) = tokio::join!(
+        let (vpas, wpas, hpas, pods, (controllers, controller_errors), constraints, budgets, nodes) = tokio::join!(
             self.list(SnapshotPart::Vpas),
             self.list(SnapshotPart::Wpas),
+            self.list(SnapshotPart::Hpas),
             self.list(SnapshotPart::Pods),
             self.controllers(),
             async {
@@ -249,6 +255,7 @@ impl Reader<'_> {
         ClusterSnapshot {
             vpas,
             wpas,
+            hpas,
             pods,
             controllers,
             controller_errors,

@@ -65,7 +65,7 @@ async fn a_missed_deletion_is_found_by_the_next_list() {
     // The watch is blocked while it applies an event.
     let (held, is_held) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
-    let options = WatchOptions { field_selector: own_maps(), ..WatchOptions::default() };
+    let options = WatchOptions { field_selector: Some(own_maps()), ..WatchOptions::default() };
     let mirror = WatchedObjects::<ConfigMap>::with_delay(
         Api::namespaced(bed.client(), &namespace),
         options,
@@ -113,7 +113,7 @@ async fn without_streaming_lists_a_list_is_read_in_pages() {
     for name in ["a", "b", "c", "d", "e"] {
         create_map(&maps, name).await;
     }
-    let options = WatchOptions { field_selector: own_maps(), page_size: 2 };
+    let options = WatchOptions { field_selector: Some(own_maps()), page_size: 2 };
     let mirror =
         WatchedObjects::<ConfigMap>::of(Api::namespaced(bed.client(), &namespace), options);
     mirror.feed.wait_until_synced().await;
@@ -132,7 +132,7 @@ async fn a_permission_granted_later_is_used_without_disabling_streaming_lists() 
     let namespace = bed.namespace("web").await;
     create_map(&Api::namespaced(bed.client(), &namespace), "a").await;
     let account = bed.service_account(&namespace, "reader").await;
-    let options = WatchOptions { field_selector: own_maps(), ..WatchOptions::default() };
+    let options = WatchOptions { field_selector: Some(own_maps()), ..WatchOptions::default() };
     let mirror =
         WatchedObjects::<ConfigMap>::of(Api::namespaced(account.client, &namespace), options);
     wait::until("it was refused", || {
@@ -231,8 +231,8 @@ async fn set_target(client: Client, namespace: &str, name: &str, target: &Value)
 }
 
 /// All but the ConfigMap that controllers create in each namespace.
-fn own_maps() -> Option<String> {
-    Some("metadata.name!=kube-root-ca.crt".to_owned())
+fn own_maps() -> String {
+    "metadata.name!=kube-root-ca.crt".to_owned()
 }
 
 async fn create_map(maps: &Api<ConfigMap>, name: &str) {

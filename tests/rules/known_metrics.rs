@@ -56,8 +56,7 @@ impl KnownMetrics {
         known.read_documented();
         let skipped = SkipReason::VARIANTS.iter().copied();
         let reasons = RecommendationReason::RESTRICTIONS.iter().map(|reason| reason.name());
-        let reasons =
-            reasons.chain(skipped.clone()).chain(RESTRICTIONS.map(Restriction::as_str));
+        let reasons = reasons.chain(skipped.clone()).chain(RESTRICTIONS.map(Restriction::as_str));
         known.add("plimsoll_restricted_scaling", "reason", reasons);
         known.add("plimsoll_updater_skipped_pods", "reason", skipped);
         let capping =

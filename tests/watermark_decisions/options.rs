@@ -258,13 +258,13 @@ fn the_next_leader_continues_with_the_decision_in_the_status() {
     let decision = case.decide();
     let status = serde_json::to_value(decision.record.status(NOW)).expect("JSON");
     let status = serde_json::from_value(status).expect("valid decision");
-    let states = |decision: &ScaleDecision| -> Vec<_> {
+    let positions = |decision: &ScaleDecision| -> Vec<_> {
         let metrics = decision.metrics.iter();
         metrics.map(|metric| (metric.name.clone(), metric.position, metric.since)).collect()
     };
     let read = ScaleDecision::from_status(&status);
     assert_eq!(read.unknown_since, decision.record.unknown_since);
-    assert_eq!(states(&read), states(&decision.record));
+    assert_eq!(positions(&read), positions(&decision.record));
     assert_eq!(read.metrics.len(), 2);
     let empty = ScaleDecision::from_status(&ScaleDecisionStatus::default());
     assert_eq!(empty, ScaleDecision::default());

@@ -1,10 +1,11 @@
 //! Named fixes: deviations from upstream, each enabled or disabled by name.
 
-use strum::{Display, EnumString};
+use strum::{Display, EnumString, VariantArray};
 
 /// A deviation from upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
-#[cfg_attr(test, derive(strum::VariantArray))]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString, VariantArray,
+)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown_fix)]
 #[repr(u8)]
 pub enum Fix {
@@ -45,6 +46,11 @@ pub enum Fix {
 
 fn unknown_fix(text: &str) -> String {
     format!("unknown fix `{text}` of the HorizontalPodAutoscaler")
+}
+
+impl Fix {
+    /// All fixes.
+    pub const ALL: &[Self] = Self::VARIANTS;
 }
 
 /// A set of fixes. All are on by default.
@@ -90,7 +96,6 @@ impl FromIterator<Fix> for Fixes {
 
 #[cfg(test)]
 mod tests {
-    use strum::VariantArray as _;
 
     use super::*;
 

@@ -38,6 +38,7 @@ pub struct RecommenderPod {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "type is a keyword")]
 pub struct Container {
     pub name: Arc<str>,
     pub container_type: ContainerType,

@@ -195,12 +195,11 @@ impl Election {
             self.lease.ensure_can_create().await?;
         }
         let now = Clock::wall().now().into();
-        let mut claimed = match read {
-            Some(read) => election_rules::acquired_lease(read, identity, *lease_duration, now),
-            None => {
-                let metadata = self.lease.metadata();
-                election_rules::new_lease(metadata, identity, *lease_duration, now)
-            }
+        let mut claimed = if let Some(read) = read {
+            election_rules::acquired_lease(read, identity, *lease_duration, now)
+        } else {
+            let metadata = self.lease.metadata();
+            election_rules::new_lease(metadata, identity, *lease_duration, now)
         };
         let annotation = self.lease_annotation.as_ref().and_then(|annotation| annotation());
         if let Some((key, text)) = annotation {

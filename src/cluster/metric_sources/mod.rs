@@ -6,6 +6,7 @@ pub mod external_metrics;
 pub mod external_recommender;
 mod http_clients;
 pub(crate) mod metrics_client;
+pub(crate) mod pod_samples;
 pub mod promql;
 pub mod resource_metrics;
 

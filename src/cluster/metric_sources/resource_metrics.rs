@@ -11,7 +11,7 @@ use super::MetricsApi;
 use crate::cluster::list_stream::{Deadline, read_items};
 use plimsoll_core::scaling::{MetricError, MetricValue, Milli, pod_readiness::Usage};
 
-const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };
+pub(super) const API: MetricsApi = MetricsApi { name: "resource", group: "metrics.k8s.io" };
 
 /// Fetches the usage of a resource, such as `cpu`, per pod: of all its containers, or of the one with this name. The
 /// selector is text as [`Selector`] writes it, empty for all pods of the namespace. Leaves out pods with a container whose

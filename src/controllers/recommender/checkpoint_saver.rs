@@ -158,7 +158,9 @@ impl Recommender {
             Ok(report) => report,
             Err(error) => {
                 let mut state = self.state.lock();
-                due.iter().for_each(|key| state.vpa_registry.mark_save_failed(key));
+                for key in due {
+                    state.vpa_registry.mark_save_failed(key);
+                }
                 return Err(error);
             }
         };

@@ -52,12 +52,12 @@ impl<A: ReplicaAutoscaler> Watches<A> {
     /// Starts all watches. They run until `stop` is cancelled.
     pub fn start(self: &Arc<Self>, stop: &ShutdownToken, tasks: &mut Tasks) {
         for (index, (status, scope)) in self.objects.iter().zip(self.scopes()).enumerate() {
-            let (watches, watched) = (Arc::clone(self), Arc::clone(scope));
+            let (this, pods_of) = (Arc::clone(self), Arc::clone(scope));
             self.start_watch(scope, status, stop, tasks, move |change| {
-                watches.apply_object_change(index, change);
+                this.apply_object_change(index, change);
             });
             self.start_watch(scope, &scope.pods, stop, tasks, move |change| {
-                watched.apply_pod_change(change);
+                pods_of.apply_pod_change(change);
             });
         }
     }

@@ -22,15 +22,21 @@ use crate::cluster::{
 /// Time limit for flushing queued writes when a leader stops.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The configuration of a controller.
 pub trait ControllerConfig: Send + Sized + 'static {
+    /// The controller that it configures.
     type Controller: Controller<Config = Self>;
 
+    /// The settings of the process.
     fn process(&self) -> &ProcessConfig;
 }
 
+/// A controller of this program.
 pub trait Controller: Probes + Sized + 'static {
+    /// Its configuration.
     type Config: ControllerConfig<Controller = Self>;
 
+    /// The user agent of its requests.
     const USER_AGENT: &str;
 
     /// Builds the controller. Nothing is watched or written yet.
@@ -71,6 +77,7 @@ pub struct ControllerTasks {
     pub(crate) until_end: TaskGroup,
 }
 
+/// A running controller.
 pub struct ControllerHandle<C> {
     controller: Arc<C>,
     addresses: Vec<SocketAddr>,
@@ -145,18 +152,22 @@ impl<C: Controller> PreparedController<C> {
 }
 
 impl<C: Controller> ControllerHandle<C> {
+    /// The address of metrics.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
+    /// The address of probes.
     pub fn health(&self) -> SocketAddr {
         self.addresses[self.addresses.len() - 1]
     }
 
+    /// The state of its leader election, if it has one.
     pub const fn election(&self) -> Option<&ElectionState> {
         self.election.as_ref()
     }
 
+    /// Whether it is ready, or what is missing.
     pub fn ready(&self) -> Result<(), Vec<String>> {
         self.controller.check_readiness()
     }

@@ -109,8 +109,9 @@ pub(super) fn complete_removal(
                 state.own.finalizer_retry_at = None;
             }
             let is_deleted = state.object.metadata.deletion_timestamp.is_some();
-            is_deleted
-                .then(|| controller.clock.now().later(controller.status.back_off(state, ERROR_BACKOFF)))
+            is_deleted.then(|| {
+                controller.clock.now().later(controller.status.back_off(state, ERROR_BACKOFF))
+            })
         }
     }
 }

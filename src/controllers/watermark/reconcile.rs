@@ -227,7 +227,10 @@ impl Reconcile<'_> {
         };
         let target = &self.spec.scale_target_ref;
         let scaling = Scaling { target, observed, observed_at, is_dry_run };
-        controller.scales.apply_decision(self.state, &mut self.exported, decision, scaling, now).await;
+        controller
+            .scales
+            .apply_decision(self.state, &mut self.exported, decision, scaling, now)
+            .await;
         autoscaler.metrics.observe_step("write", started.elapsed());
         (outcome, Requeue::Periodic)
     }
@@ -253,8 +256,10 @@ impl Reconcile<'_> {
         let [inactive, _] = ConditionUpdate::unprocessed();
         controller.scales.cancel_scale(self.state);
         let change = StatusChange::Conditions(vec![inactive, invalid.condition()]);
-        let is_written =
-            controller.status.change_status(self.state, change, now, STATUS_UPDATE_FAILED, true).await;
+        let is_written = controller
+            .status
+            .change_status(self.state, change, now, STATUS_UPDATE_FAILED, true)
+            .await;
         if !is_upstream {
             self.exported.clear_decision();
         }
@@ -302,7 +307,8 @@ impl Reconcile<'_> {
         let Ok(spec) = serde_json::to_value(&self.spec) else {
             return ("error", Requeue::Periodic);
         };
-        let (context, body) = (controller.status.write_context(&controller.permit), json!({"spec": spec}));
+        let (context, body) =
+            (controller.status.write_context(&controller.permit), json!({"spec": spec}));
         let object = &*self.state.object;
         match context.patch_object(object, ObjectPatchTarget::Object, body).await {
             Ok(stored) => self.state.object = WatermarkAutoscaler::trimmed(stored),

@@ -13,7 +13,6 @@ use crate::{
     cluster::metric_sources::metrics_client::FetchContext,
     telemetry::{ExportedMonitor, ExportedState},
 };
-use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 use plimsoll_core::{
     api::{
         annotations::{HOLD_WHILE, InvalidAnnotation, MONITOR},
@@ -28,6 +27,7 @@ use plimsoll_core::{
         warnings,
     },
 };
+use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
 /// A gate that blocks the scaling of an object.
 pub(super) struct Blocked {

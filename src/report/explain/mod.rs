@@ -26,6 +26,12 @@ pub mod pod {
     pub mod text;
 }
 
+/// `plimsoll explain hpa`: the decision of the HPA controller about an object, repeated on what the cluster has now.
+pub mod hpa {
+    pub(crate) mod report;
+    pub mod text;
+}
+
 /// `plimsoll explain wpa`: the watermark controller's last decision about an object, which is read from the object's status,
 /// because past metric values cannot be queried again.
 pub mod wpa {
@@ -33,6 +39,7 @@ pub mod wpa {
     pub mod text;
 }
 
+pub use hpa::report::HpaReport;
 pub use pod::report::PodReport;
 pub use report_parts::Finding;
 pub use vpa::report::{Agreement, VpaReport};

@@ -39,6 +39,8 @@ impl Validity {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn seconds(text: &str) -> Time {
@@ -90,6 +92,23 @@ mod tests {
             let mut der = der.clone();
             der[at..at + bad.len()].copy_from_slice(bad.as_bytes());
             assert_eq!(Validity::from_der(&der.into()).is_none(), is_malformed, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn validity_parsing_never_panics_on_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Validity::from_der(&CertificateDer::from(bytes));
+        }
+
+        #[test]
+        fn validity_parsing_never_panics_on_a_damaged_certificate(at in 0_usize..2000, byte in any::<u8>()) {
+            let key = rcgen::KeyPair::generate().expect("a key");
+            let params = rcgen::CertificateParams::new(vec!["a".into()]).expect("a name");
+            let mut bytes = params.self_signed(&key).expect("made").der().to_vec();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let _ = Validity::from_der(&CertificateDer::from(bytes));
         }
     }
 }

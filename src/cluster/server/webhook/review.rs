@@ -201,6 +201,7 @@ pub(super) fn encode_response(uid: &str, decision: AdmissionDecision) -> Vec<u8>
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     use super::*;
@@ -256,6 +257,21 @@ mod tests {
         ] {
             let body = body.as_bytes();
             assert_eq!(parse_review(body).err(), Some(expected), "{expected:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parse_review_never_panics(body in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_review(&body);
+        }
+
+        #[test]
+        fn every_uid_is_returned(uid in ".*") {
+            let body = json!({"request": {"uid": uid}}).to_string();
+            let read = parse_review(body.as_bytes()).expect("a request");
+            let answer = encoded(&read.uid, AdmissionDecision::allow("x"));
+            prop_assert_eq!(answer["response"]["uid"].as_str(), Some(&*uid));
         }
     }
 }

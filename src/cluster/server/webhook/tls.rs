@@ -112,7 +112,7 @@ fn tls12_suite(name: &str) -> Option<CipherSuite> {
                 && full_name.strip_suffix("_SHA256") == Some(name))
     };
     let suites = ring::ALL_CIPHER_SUITES.iter().filter(|suite| suite.tls13().is_none());
-    suites.map(|suite| suite.suite()).find(is_named)
+    suites.map(rustls::SupportedCipherSuite::suite).find(is_named)
 }
 
 /// The certificate for new connections. Open connections keep the one that they started with.

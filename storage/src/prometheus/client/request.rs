@@ -288,6 +288,61 @@ fn decimal(millis: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prometheus::decode::{Interest, Labels};
+
+    /// A server whose response never ends.
+    #[derive(Debug)]
+    struct Endless;
+
+    #[async_trait::async_trait]
+    impl crate::prometheus::transport::Transport for Endless {
+        async fn send(
+            &self,
+            _: &str,
+            _: &[(&str, String)],
+            _: Duration,
+        ) -> Result<Response, crate::prometheus::transport::TransportError> {
+            let series = r#"{"metric":{"pod":"web-0"},"values":[[1000,"1"],[1060,"1"]]},"#;
+            let body = format!(
+                r#"{{"status":"success","data":{{"resultType":"matrix","result":[{}"#,
+                series.repeat(1000)
+            );
+            Ok(http::Response::new(body).into())
+        }
+    }
+
+    #[tokio::test]
+    async fn every_response_has_size_limits() {
+        let defaults = QueryLimits::default();
+        assert!(defaults.max_response_bytes.is_some() && defaults.max_response_points.is_some());
+        for limits in [
+            QueryLimits { max_response_bytes: Some(10_000), ..defaults },
+            QueryLimits { max_response_points: Some(100), ..defaults },
+        ] {
+            let client = PrometheusClient::new(std::sync::Arc::new(Endless), limits);
+            let result = client
+                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut IgnoreSeries)
+                .await;
+            // The visitor wants no points, and only points that it gets count.
+            let is_bytes = limits.max_response_bytes == Some(10_000);
+            assert_eq!(is_bytes, matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
+            let result = client
+                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut TakeAllPoints)
+                .await;
+            assert!(matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
+        }
+    }
+
+    /// Takes every point and keeps none.
+    struct TakeAllPoints;
+
+    impl SeriesVisitor for TakeAllPoints {
+        fn begin(&mut self, _: Labels<'_>) -> Interest {
+            Interest::Points
+        }
+
+        fn point(&mut self, _: Time, _: f64) {}
+    }
 
     #[test]
     fn pauses_grow_to_their_maximum_and_honor_retry_after() {

@@ -1,0 +1,125 @@
+//! The usage of the pods of a selector with its time and window, from `metrics.k8s.io`: of all resources and containers.
+
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use plimsoll_core::types::{Time, quantity::Quantity};
+use serde::Deserialize;
+
+use super::resource_metrics::API;
+use crate::cluster::list_stream::{Deadline, UsageError, read_items};
+
+/// The usage of one pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodSample {
+    /// The name of the pod.
+    pub pod: String,
+    /// The end of the measurement window.
+    pub at: Time,
+    /// The length of the measurement window.
+    pub window: Duration,
+    /// The usage by container and resource.
+    pub containers: Vec<(String, BTreeMap<String, Quantity>)>,
+}
+
+#[derive(Deserialize)]
+struct Item<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow)]
+    timestamp: Cow<'a, str>,
+    #[serde(borrow)]
+    window: Cow<'a, str>,
+    #[serde(default)]
+    containers: Vec<Container>,
+}
+
+#[derive(Deserialize)]
+struct Metadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+struct Container {
+    name: String,
+    #[serde(default)]
+    usage: BTreeMap<String, Quantity>,
+}
+
+/// Fetches the usage of the pods that the selector matches. A malformed item is an error of the whole response, as it is
+/// for kube-controller-manager.
+pub async fn fetch_pod_samples(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+    timeout: Duration,
+) -> Result<Vec<PodSample>, UsageError> {
+    let path = API.path(namespace, "pods", selector);
+    let (mut samples, mut malformed) = (Vec::new(), None);
+    let request = read_items(client, &path, Deadline::after(timeout), |item| {
+        match parse(item) {
+            Ok(sample) => samples.push(sample),
+            Err(why) => drop(malformed.get_or_insert(why)),
+        }
+        Ok(())
+    });
+    request.await?;
+    match malformed {
+        Some(reason) => Err(UsageError::Malformed { path, reason }),
+        None => Ok(samples),
+    }
+}
+
+fn parse(item: &[u8]) -> Result<PodSample, String> {
+    let item: Item<'_> = serde_json::from_slice(item).map_err(|why| why.to_string())?;
+    let Item { metadata, timestamp, window, containers } = item;
+    let invalid = |field: &str, text: &str| format!("pod {}: {field} {text:?}", metadata.name);
+    let at: Timestamp = timestamp.parse().map_err(|_| invalid("timestamp", &timestamp))?;
+    // jiff reads what Go writes, such as 1m0.5s.
+    let window: SignedDuration = window.parse().map_err(|_| invalid("window", &window))?;
+    Ok(PodSample {
+        pod: metadata.name.to_string(),
+        at: Time::from(at),
+        window: window.unsigned_abs(),
+        containers: containers
+            .into_iter()
+            .map(|container| (container.name, container.usage))
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn item(window: &str, usage: &Value) -> Result<PodSample, String> {
+        let item = json!({
+            "metadata": {"name": "web-1", "namespace": "shop"}, "timestamp": "2027-01-15T08:00:00Z",
+            "window": window, "containers": [{"name": "app", "usage": usage}],
+        });
+        parse(item.to_string().as_bytes())
+    }
+
+    #[test]
+    fn windows_are_read_as_go_writes_them() {
+        for (window, expected) in
+            [("30s", 30_000), ("1m0s", 60_000), ("15.123s", 15_123), ("1m0.5s", 60_500), ("0s", 0)]
+        {
+            let sample = item(window, &json!({"cpu": "5m"})).expect(window);
+            assert_eq!(sample.window, Duration::from_millis(expected), "{window}");
+            assert_eq!(sample.at, Time::from_secs(1_800_000_000));
+            assert_eq!(sample.containers[0].1["cpu"].milli_value(), 5);
+        }
+    }
+
+    #[test]
+    fn an_invalid_item_is_an_error() {
+        item("soon", &json!({"cpu": "5m"})).expect_err("no duration");
+        item("30s", &json!({"cpu": "many"})).expect_err("no quantity");
+        parse(br#"{"metadata": {"name": "web-1"}}"#).expect_err("no time");
+    }
+}

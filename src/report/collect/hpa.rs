@@ -1,0 +1,295 @@
+//! `plimsoll explain hpa`: repeats one pass of the HPA controller with the code of `plimsoll_core::hpa`, on what the cluster
+//! has now. Values of objects and external systems are taken from the status, so that their APIs are not asked twice.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::{
+    autoscaling::v2::{CrossVersionObjectReference, HorizontalPodAutoscaler},
+    core::v1::Pod as ApiPod,
+};
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use plimsoll_core::{
+    hpa::{
+        Answer, Config, Decision, Fetched, Fix, Fixes, MetricRequest, Observed, Pod, ScaleError,
+        ScaleValues, Selector, Spec, decide, lint::contested_resources, metric_requests,
+        samples::PodMetrics, status_values::StatusValues,
+    },
+    types::Time,
+};
+
+use super::lookup::{ExplainError, find_object};
+use crate::{
+    cluster::{
+        cache::replica_pod::OwnerRef,
+        metric_sources::pod_samples::fetch_pod_samples,
+        snapshot::{ClusterSnapshot, ReadError, ReadErrorCause, SnapshotPart, list},
+        target::scale::{
+            CacheLifetimes, ObjectReference, RequestGate, ScaleClient, ScaleReadError,
+        },
+    },
+    controllers::runtime::command_client::Cluster,
+    report::explain::hpa::report::{FixEffect, HpaInput, HpaReport},
+};
+
+/// Concurrent requests for the scales of other objects.
+const CONCURRENT_REQUESTS: usize = 8;
+/// The selectors of more other objects than these are not compared.
+const MAX_OTHERS: usize = 200;
+/// Timeout of the request for usage.
+const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Which HorizontalPodAutoscaler to explain, and the flags of the HPA controller.
+#[derive(Clone, Debug)]
+pub struct ExplainHpaConfig {
+    /// Namespace of the object; `None` selects the namespace of the kubeconfig's current context.
+    pub namespace: Option<String>,
+    /// Name of the object.
+    pub name: String,
+    /// The flags of the HPA controller.
+    pub config: Config,
+}
+
+/// The target's scale, and the UID of the target.
+struct Target {
+    scale: Result<ScaleValues, ScaleError>,
+    uid: Box<str>,
+}
+
+/// Explains an object at the given time.
+pub async fn explain(
+    config: &ExplainHpaConfig,
+    cluster: &Cluster,
+    now: Time,
+) -> Result<HpaReport, ExplainError> {
+    let namespace = config.namespace.as_deref().unwrap_or(&cluster.namespace);
+    let (client, name) = (&cluster.client, &*config.name);
+    let parts = [SnapshotPart::Hpas, SnapshotPart::Vpas];
+    let snapshot = ClusterSnapshot::read(client, Some(namespace), &parts).await;
+    let object = find_object(cluster, &snapshot.hpas, namespace, name)?;
+    let api_spec = object.spec.clone().unwrap_or_default();
+    let reference = &api_spec.scale_target_ref;
+    let spec = Spec::read(&api_spec).map_err(|error| {
+        let what = format!("HorizontalPodAutoscaler {namespace}/{name}");
+        let error = ReadError { what, cause: ReadErrorCause::Failed, why: error.to_string() };
+        ExplainError::unreadable(cluster, &error)
+    })?;
+    // The API server accepts a minimum of 0 only with the feature gate HPAScaleToZero.
+    let controller_config = Config { scale_to_zero: spec.min_replicas == 0, ..config.config };
+    let gate: RequestGate = Arc::new(|_| Box::pin(std::future::ready(())));
+    let scales = ScaleClient::new(client.clone(), gate, CacheLifetimes::default());
+    let target = read_target(&scales, namespace, reference).await;
+    let selector = target.scale.as_ref().map_or("", |scale| &scale.selector);
+    let hpas = snapshot.hpas.as_ref().map_or(&[][..], |list| &list.objects);
+    let (pods, others) = tokio::join!(
+        read_pods(client, namespace, selector),
+        selectors_of_others(&scales, namespace, name, hpas),
+    );
+    let api_pods = pods.map_err(|error| ExplainError::unreadable(cluster, &error))?;
+    let pods = with_owners(&scales, namespace, &target.uid, &api_pods).await;
+    let status = object.status.clone().unwrap_or_default();
+    let scale = target.scale.as_ref();
+    let empty = ScaleValues::default();
+    let values = StatusValues { status: &status, scale: scale.unwrap_or(&empty), pods: &pods, now };
+    let memory = values.memory();
+    let observed = Observed {
+        namespace,
+        name,
+        uid: object.metadata.uid.as_deref(),
+        spec: &spec,
+        status: &status,
+        scale,
+        pods: &pods,
+        others: &others,
+        memory: &memory,
+        config: &controller_config,
+        fixes: Fixes::UPSTREAM,
+        now,
+    };
+    let answers = fetch(client, namespace, &observed, values.answers(&spec)).await;
+    let decision = decide(&observed, &answers);
+    let fixes = effects(&observed, &answers, &decision);
+    let foreign = pods.iter().filter(|pod| pod.is_foreign);
+    let foreign: Vec<String> = foreign.map(|pod| pod.name.clone()).collect();
+    let own: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_foreign).collect();
+    // Without the CRD there are no VPAs.
+    let vpas = snapshot.vpas.as_ref().map_or(&[][..], |list| &list.objects);
+    let contested: Vec<_> = vpas
+        .iter()
+        .filter(|vpa| {
+            let target = &vpa.spec.target_ref;
+            (&*target.kind, &*target.name) == (&*reference.kind, &*reference.name)
+        })
+        .map(|vpa| (vpa.name_any(), contested_resources(&spec, &own, &vpa.spec)))
+        .filter(|(_, resources)| !resources.is_empty())
+        .collect();
+    Ok(HpaReport::of(&HpaInput {
+        object: (namespace, name),
+        target: (&reference.kind, &reference.name),
+        spec: &spec,
+        status: &status,
+        config: &controller_config,
+        decision: &decision,
+        fixes: &fixes,
+        foreign_pods: &foreign,
+        contested: &contested,
+        now,
+    }))
+}
+
+fn key(namespace: &str, reference: &CrossVersionObjectReference) -> ObjectReference {
+    ObjectReference {
+        namespace: namespace.into(),
+        api_version: reference.api_version.as_deref().unwrap_or_default().into(),
+        kind: (&*reference.kind).into(),
+        name: (&*reference.name).into(),
+    }
+}
+
+async fn read_target(
+    scales: &ScaleClient,
+    namespace: &str,
+    reference: &CrossVersionObjectReference,
+) -> Target {
+    match scales.fetch(&key(namespace, reference)).await {
+        Ok(fetched) => {
+            let selector = fetched.body.pointer("/status/selector");
+            let selector = selector.and_then(|selector| selector.as_str()).unwrap_or_default();
+            let scale = ScaleValues {
+                replicas: fetched.state.spec_replicas,
+                status_replicas: fetched.state.status_replicas,
+                selector: selector.to_owned(),
+            };
+            Target { scale: Ok(scale), uid: fetched.state.uid }
+        }
+        Err(error) => {
+            let message = error.to_string();
+            let error = match error {
+                ScaleReadError::InvalidVersion(_) => ScaleError::InvalidApiVersion(message),
+                _ => ScaleError::Failed(message),
+            };
+            Target { scale: Err(error), uid: Box::default() }
+        }
+    }
+}
+
+async fn read_pods(
+    client: &Client,
+    namespace: &str,
+    selector: &str,
+) -> Result<Vec<ApiPod>, ReadError> {
+    // An empty selector would select all pods.
+    if selector.is_empty() {
+        return Ok(Vec::new());
+    }
+    let api = Api::namespaced(client.clone(), namespace);
+    let what = format!("Pods of namespace {namespace}");
+    Ok(list(api, &what, ListParams::default().labels(selector)).await?.objects)
+}
+
+/// The pods, with whether the target owns them. If that is not known, they count as owned.
+async fn with_owners(
+    scales: &ScaleClient,
+    namespace: &str,
+    target_uid: &str,
+    pods: &[ApiPod],
+) -> Vec<Pod> {
+    let mut result = Vec::with_capacity(pods.len());
+    for api_pod in pods {
+        let mut pod = Pod::read(api_pod);
+        let controller =
+            api_pod.owner_references().iter().find(|owner| owner.controller == Some(true));
+        pod.is_foreign = match controller {
+            _ if target_uid.is_empty() => false,
+            None => true,
+            Some(owner) => {
+                let owner = OwnerRef {
+                    api_version: (&*owner.api_version).into(),
+                    kind: (&*owner.kind).into(),
+                    name: (&*owner.name).into(),
+                    uid: (&*owner.uid).into(),
+                };
+                // The owners of owners are cached.
+                let is_owned = scales.is_in_owner_chain(target_uid, namespace, &owner).await;
+                is_owned == Some(false)
+            }
+        };
+        result.push(pod);
+    }
+    result
+}
+
+/// The selectors of the targets of all other objects in the namespace, where they can be read.
+async fn selectors_of_others(
+    scales: &ScaleClient,
+    namespace: &str,
+    name: &str,
+    hpas: &[HorizontalPodAutoscaler],
+) -> Vec<(String, Selector)> {
+    let others = hpas.iter().filter(|other| other.name_any() != name).take(MAX_OTHERS);
+    let selectors = others.map(|other| async move {
+        let reference = &other.spec.as_ref()?.scale_target_ref;
+        let scale = read_target(scales, namespace, reference).await.scale.ok()?;
+        if scale.selector.is_empty() {
+            return None;
+        }
+        Some((other.name_any(), Selector::parse(&scale.selector).ok()?))
+    });
+    let selectors: Vec<_> = selectors.collect();
+    let mut found: Vec<(String, Selector)> = stream::iter(selectors)
+        .buffer_unordered(CONCURRENT_REQUESTS)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    found
+}
+
+/// The responses to all requests: usage is fetched once, everything else is taken from the status.
+async fn fetch(
+    client: &Client,
+    namespace: &str,
+    observed: &Observed<'_>,
+    mut from_status: Vec<Option<Fetched>>,
+) -> Vec<Option<Fetched>> {
+    let requests = metric_requests(observed);
+    let selector = requests.iter().flatten().find_map(|request| match request {
+        MetricRequest::Resource { selector } => Some(selector.to_string()),
+        _ => None,
+    });
+    let usage = match selector {
+        Some(selector) => Some(fetch_usage(client, namespace, &selector).await),
+        None => None,
+    };
+    let answer = |(index, request): (usize, Option<MetricRequest>)| match request? {
+        MetricRequest::Resource { .. } => usage.clone(),
+        _ => from_status.get_mut(index).and_then(Option::take),
+    };
+    requests.into_iter().enumerate().map(answer).collect()
+}
+
+async fn fetch_usage(client: &Client, namespace: &str, selector: &str) -> Fetched {
+    let samples = fetch_pod_samples(client, namespace, selector, USAGE_TIMEOUT).await;
+    let samples = samples.map_err(|error| error.to_string())?;
+    let usage = samples.into_iter().map(|sample| PodMetrics {
+        pod: sample.pod,
+        timestamp: sample.at,
+        window: sample.window,
+        containers: sample.containers,
+    });
+    Ok(Answer::Resource(usage.collect()))
+}
+
+/// The desired replicas with each fix that changes them.
+fn effects(
+    observed: &Observed<'_>,
+    answers: &[Option<Fetched>],
+    decision: &Decision,
+) -> Vec<FixEffect> {
+    let with = |fix: Fix| {
+        let desired =
+            decide(&Observed { fixes: Fixes::UPSTREAM.with(fix), ..*observed }, answers).desired;
+        (desired != decision.desired).then(|| FixEffect { fix: fix.to_string(), desired })
+    };
+    Fix::ALL.iter().copied().filter_map(with).collect()
+}

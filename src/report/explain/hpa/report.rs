@@ -1,0 +1,549 @@
+//! The report about a HorizontalPodAutoscaler. `--output json` prints it, and the text output is rendered from it alone.
+
+use k8s_openapi::api::autoscaling::v2::{
+    HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricValueStatus,
+};
+use plimsoll_core::{
+    hpa::{
+        Config, Decision, Spec,
+        conditions::SCALING_ACTIVE,
+        evaluation::Evaluation,
+        lint::{Warning, spec_warnings},
+        pod_groups::{NotCounted, PodGroups},
+        spec::{Metric as MetricSpec, Source, Target},
+        stabilization::Direction,
+    },
+    types::{
+        Time,
+        quantity::{Format, Quantity},
+    },
+};
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use crate::report::explain::report_parts::{Finding, ReportHeader};
+
+/// The kind of this report.
+const KIND: &str = "explain-hpa";
+
+/// A HorizontalPodAutoscaler, and the decision that follows from what the cluster has now.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HpaReport {
+    /// The object of the report, of kind `explain-hpa`.
+    #[serde(flatten)]
+    pub header: ReportHeader,
+    /// Kind and name of the workload.
+    pub target: String,
+    /// The minimum and maximum number of replicas.
+    pub bounds: (i32, i32),
+    /// `spec.replicas` of the workload; `None` if its scale cannot be read.
+    pub replicas: Option<i32>,
+    /// The replicas that the HPA controller wanted last, from the status.
+    pub desired_by_controller: i32,
+    /// The replicas that it would want now; `None` if it would change nothing because of an error.
+    pub desired: Option<i32>,
+    /// Why replicas would change.
+    pub reason: String,
+    /// The error of the decision. It may change replicas anyway.
+    pub error: Option<String>,
+    /// Since when replicas cannot be computed.
+    pub failing_since: Option<Time>,
+    /// The metrics, in the order of the spec; empty if they are not used.
+    pub metrics: Vec<Metric>,
+    /// How the proposal of the metrics becomes the desired replicas.
+    pub steps: Option<Steps>,
+    /// Why the replicas differ from what the metrics ask for.
+    pub restrictions: Vec<String>,
+    /// The pods that the selector matches but the workload does not own.
+    pub foreign_pods: Vec<String>,
+    /// The replicas with each of Plimsoll's fixes that changes them.
+    pub fixes: Vec<FixEffect>,
+    /// The conditions in the status.
+    pub conditions: Vec<HorizontalPodAutoscalerCondition>,
+    /// Problems. The exit code is 1 if there are any.
+    pub findings: Vec<Finding>,
+    /// Additional information.
+    pub notes: Vec<String>,
+}
+
+/// One metric.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metric {
+    /// The name in events and conditions.
+    pub name: String,
+    /// The type of the source, as in the spec.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Where the value comes from: `metrics.k8s.io` or `status`.
+    pub origin: String,
+    /// The target, such as `60%` or `500m per pod`.
+    pub target: String,
+    /// The value that is compared with it.
+    pub value: Option<String>,
+    /// The value relative to the target.
+    pub ratio: Option<f64>,
+    /// The same with pods filled in that are not ready or have no value.
+    pub padded_ratio: Option<f64>,
+    /// Within these ratios replicas are not changed.
+    pub tolerated: (f64, f64),
+    /// The proposed replicas.
+    pub proposal: Option<i32>,
+    /// Whether this proposal was chosen.
+    pub chosen: bool,
+    /// Why it proposes the current replicas.
+    pub kept: Option<String>,
+    /// Why there is no proposal.
+    pub error: Option<String>,
+    /// How pods counted, for metrics of pods.
+    pub pods: Option<PodCounts>,
+}
+
+/// How pods count for a metric.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCounts {
+    /// The number of pods that count with their own value.
+    pub counted: usize,
+    /// Pods that count as 0 when scaling up, and not at all otherwise.
+    pub unready: Vec<UncountedPod>,
+    /// Pods that count as 0 when scaling up, and as the target when scaling down.
+    pub missing: Vec<UncountedPod>,
+    /// Pods that do not count.
+    pub ignored: Vec<UncountedPod>,
+}
+
+/// A pod that does not count with its own value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncountedPod {
+    /// The name of the pod.
+    pub name: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How the proposal becomes the desired replicas.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Steps {
+    /// The replicas that the metrics ask for.
+    pub recommended: i32,
+    /// The replicas after the stabilization windows.
+    pub stabilized: i32,
+    /// Which past recommendation delays the change.
+    pub held: Option<Hold>,
+    /// The replicas after bounds and policies.
+    pub limited: i32,
+    /// What limited them: `min`, `max`, `scale_up_rate`, `scale_down_rate` or `nothing`.
+    pub limited_by: String,
+    /// The replicas that the policies allow in the direction of the change.
+    pub allowed_by_policies: Option<i32>,
+}
+
+/// A delayed change.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Hold {
+    /// `up` or `down`.
+    pub direction: String,
+    /// The past recommendation that applies instead.
+    pub replicas: i32,
+    /// When it leaves the window at the latest.
+    pub until: Option<Time>,
+}
+
+/// The effect of one of Plimsoll's fixes.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FixEffect {
+    /// The name of the fix.
+    pub fix: String,
+    /// The desired replicas with it.
+    pub desired: Option<i32>,
+}
+
+/// What a report is built from.
+#[derive(Clone, Copy, Debug)]
+pub struct HpaInput<'a> {
+    /// Namespace and name of the object.
+    pub object: (&'a str, &'a str),
+    /// Kind and name of the target.
+    pub target: (&'a str, &'a str),
+    /// The spec.
+    pub spec: &'a Spec,
+    /// The stored status.
+    pub status: &'a HorizontalPodAutoscalerStatus,
+    /// The flags of the HPA controller.
+    pub config: &'a Config,
+    /// The decision of the HPA controller of the cluster.
+    pub decision: &'a Decision,
+    /// The decisions with each fix that changes the desired replicas.
+    pub fixes: &'a [FixEffect],
+    /// The pods that the selector matches but the target does not own.
+    pub foreign_pods: &'a [String],
+    /// VPAs of the target, each with the resources that it contests.
+    pub contested: &'a [(String, Vec<&'a str>)],
+    /// The current time.
+    pub now: Time,
+}
+
+impl HpaReport {
+    /// Builds the report.
+    pub fn of(input: &HpaInput<'_>) -> Self {
+        let HpaInput { object: (namespace, name), spec, status, decision, .. } = *input;
+        let conditions = status.conditions.clone().unwrap_or_default();
+        let failing = conditions
+            .iter()
+            .find(|condition| condition.type_ == SCALING_ACTIVE && condition.status == "False");
+        Self {
+            header: ReportHeader::new(KIND, namespace, name, input.now),
+            target: format!("{} {}", input.target.0, input.target.1),
+            bounds: (spec.min_replicas, spec.max_replicas),
+            replicas: decision.current,
+            desired_by_controller: status.desired_replicas,
+            desired: decision.desired,
+            reason: decision.rescale_reason.clone(),
+            error: decision.error.clone(),
+            failing_since: failing
+                .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0.into())),
+            metrics: metrics(input),
+            steps: steps(decision),
+            restrictions: decision.restrictions.iter().map(word).collect(),
+            foreign_pods: input.foreign_pods.to_vec(),
+            fixes: input.fixes.to_vec(),
+            findings: findings(input),
+            notes: notes(input),
+            conditions,
+        }
+    }
+}
+
+/// The word that a closed set uses for a value in JSON.
+fn word<T: Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+fn metrics(input: &HpaInput<'_>) -> Vec<Metric> {
+    let tolerance = input.config.tolerances(input.spec.behavior.as_ref());
+    let tolerated = (1.0 - tolerance.down, 1.0 + tolerance.up);
+    let evaluations = input.decision.evaluations.iter().zip(&input.spec.metrics).enumerate();
+    evaluations
+        .map(|(index, (evaluation, spec))| {
+            let proposal = evaluation.outcome.as_ref().ok();
+            let is_usage =
+                matches!(spec.source, Source::Resource { .. } | Source::ContainerResource { .. });
+            Metric {
+                name: evaluation.name.clone(),
+                kind: spec.type_name.clone(),
+                origin: if is_usage { "metrics.k8s.io" } else { "status" }.to_owned(),
+                target: target_text(spec),
+                value: proposal.and_then(|_| value_text(evaluation)),
+                ratio: proposal.map(|proposal| proposal.ratio),
+                padded_ratio: proposal.and_then(|proposal| proposal.padded_ratio),
+                tolerated,
+                proposal: proposal.map(|proposal| proposal.replicas),
+                chosen: input.decision.winner == Some(index),
+                kept: proposal.and_then(|proposal| Some(word(&proposal.kept?))),
+                error: evaluation.outcome.as_ref().err().map(|failed| failed.error.to_string()),
+                pods: proposal.and_then(|proposal| Some(PodCounts::of(proposal.groups.as_ref()?))),
+            }
+        })
+        .collect()
+}
+
+impl PodCounts {
+    fn of(groups: &PodGroups) -> Self {
+        let pods = |names: &std::collections::BTreeSet<String>| {
+            let why = |name: &String| groups.reasons.get(name).map_or("", |why| reason(*why));
+            let pod =
+                |name: &String| UncountedPod { name: name.clone(), why: why(name).to_owned() };
+            names.iter().map(pod).collect()
+        };
+        Self {
+            counted: groups.ready,
+            unready: pods(&groups.unready),
+            missing: pods(&groups.missing),
+            ignored: pods(&groups.ignored),
+        }
+    }
+}
+
+const fn reason(why: NotCounted) -> &'static str {
+    match why {
+        NotCounted::Terminating => "it is being deleted",
+        NotCounted::Failed => "it has failed",
+        NotCounted::Succeeded => "it has succeeded",
+        NotCounted::Pending => "it is pending",
+        NotCounted::NoSample => "the metrics API has no value for it",
+        NotCounted::NoReadiness => "it has no condition Ready yet",
+        NotCounted::Starting => "it is starting, and its value may be that of the start",
+        NotCounted::NeverReady => "it has not been ready since it started",
+        NotCounted::Foreign => "the workload does not own it",
+    }
+}
+
+fn target_text(metric: &MetricSpec) -> String {
+    let (target, is_memory) = match &metric.source {
+        Source::Resource { resource, target }
+        | Source::ContainerResource { resource, target, .. } => (target, resource == "memory"),
+        Source::Pods { target, .. }
+        | Source::Object { target, .. }
+        | Source::External { target, .. } => (target, false),
+        Source::Unknown => return "unknown".to_owned(),
+    };
+    let format = if is_memory { Format::BinarySi } else { Format::DecimalSi };
+    let amount = |milli: i64| Quantity::from_milli(milli, format);
+    match *target {
+        Target { average_value: Some(average), .. } => format!("{} per pod", amount(average)),
+        Target { average_utilization: Some(percent), .. } => format!("{percent}%"),
+        Target { value: Some(value), .. } => amount(value).to_string(),
+        _ => "none".to_owned(),
+    }
+}
+
+/// The value as the status shows it.
+fn value_text(evaluation: &Evaluation) -> Option<String> {
+    let status = &evaluation.status;
+    let current = (status.resource.as_ref().map(|entry| &entry.current))
+        .or(status.container_resource.as_ref().map(|entry| &entry.current))
+        .or(status.pods.as_ref().map(|entry| &entry.current))
+        .or(status.object.as_ref().map(|entry| &entry.current))
+        .or(status.external.as_ref().map(|entry| &entry.current))?;
+    let MetricValueStatus { average_utilization, average_value, value } = current;
+    let average = average_value.as_ref().map(|average| format!("{} per pod", average.0));
+    match (average_utilization, average, value) {
+        (Some(percent), Some(average), _) => Some(format!("{percent}%, {average}")),
+        (Some(percent), None, _) => Some(format!("{percent}%")),
+        (None, Some(average), _) => Some(average),
+        (None, None, value) => Some(value.as_ref()?.0.clone()),
+    }
+}
+
+fn steps(decision: &Decision) -> Option<Steps> {
+    let (stabilization, limited) = (decision.stabilization.as_ref()?, decision.limited.as_ref()?);
+    let held = stabilization.held.map(|held| Hold {
+        direction: match held.direction {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        }
+        .to_owned(),
+        replicas: stabilization.stabilized,
+        until: held.until,
+    });
+    Some(Steps {
+        recommended: stabilization.recommended,
+        stabilized: stabilization.stabilized,
+        held,
+        limited: limited.replicas,
+        limited_by: word(&limited.by),
+        allowed_by_policies: limited.rate.as_ref().map(|rate| rate.replicas),
+    })
+}
+
+fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
+    let HpaInput { decision, spec, .. } = *input;
+    let mut findings = Vec::new();
+    if decision.current.is_none()
+        && let Some(error) = &decision.error
+    {
+        findings.push(Finding::new(
+            "no_scale",
+            format!("the scale of the target cannot be read: {error}"),
+        ));
+    }
+    let failed = decision
+        .evaluations
+        .iter()
+        .filter_map(|evaluation| Some((&evaluation.name, evaluation.outcome.as_ref().err()?)));
+    for (name, failed) in failed {
+        let message = format!("{name} is not available: {}", failed.error);
+        findings.push(Finding::new("metric_unknown", message));
+    }
+    if let (Some(error), true, true) =
+        (&decision.error, decision.current.is_some(), decision.evaluations.is_empty())
+    {
+        findings.push(Finding::new("selector", error.clone()));
+    }
+    if !input.foreign_pods.is_empty() {
+        let message = format!(
+            "the selector of the target also matches pods that it does not own, and their usage counts: {}; give each \
+             workload labels of its own",
+            input.foreign_pods.join(", ")
+        );
+        findings.push(Finding::new("foreign_pods", message));
+    }
+    for (vpa, resources) in input.contested {
+        let resources = resources.join(" and ");
+        let message = format!(
+            "VerticalPodAutoscaler {vpa} changes the requests of {resources} that the target is a percentage of, so each \
+             change of a request also changes the number of replicas: use an AverageValue target, or exclude {resources} \
+             from the VPA with controlledResources"
+        );
+        findings.push(Finding::new("vpa_same_resource", message));
+    }
+    let wants_more = decision.limited.as_ref().is_some_and(|limited| {
+        limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
+    });
+    if wants_more {
+        let message = format!(
+            "the metrics ask for {} replicas, but maxReplicas is {}",
+            decision.stabilization.map_or(0, |stabilization| stabilization.stabilized),
+            spec.max_replicas
+        );
+        findings.push(Finding::new("at_max", message));
+    }
+    let warnings = spec_warnings(spec);
+    findings
+        .extend(warnings.into_iter().map(|Warning { code, message }| Finding::new(code, message)));
+    findings
+}
+
+fn notes(input: &HpaInput<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_read_from_status = |metric: &MetricSpec| {
+        matches!(
+            metric.source,
+            Source::Pods { .. } | Source::Object { .. } | Source::External { .. }
+        )
+    };
+    if input.spec.metrics.iter().any(is_read_from_status) {
+        notes.push(
+            "The values of Pods, Object and External metrics are those that the HPA controller wrote to the status; the \
+             values of single pods are unknown."
+                .to_owned(),
+        );
+    }
+    let is_held =
+        input.decision.stabilization.is_some_and(|stabilization| stabilization.held.is_some());
+    if is_held {
+        notes.push(
+            "Past recommendations are in the memory of the HPA controller only: that the change is delayed is known from \
+             the condition AbleToScale, and the time is the latest one at which the delay ends."
+                .to_owned(),
+        );
+    }
+    if input.spec.behavior.is_some() {
+        notes.push(
+            "Past changes are in the memory of the HPA controller only: policies are applied as if there were none within \
+             their periods."
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::hpa::{
+        Answer, Fetched, Fixes, HpaState, Observed, Pod, ScaleError, ScaleValues, decide,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Time = Time::from_secs(1_800_000_000);
+
+    /// What differs from an object with one external metric on target.
+    #[derive(Default)]
+    struct Case<'a> {
+        bounds: Option<(i32, i32)>,
+        value: Option<i64>,
+        no_scale: bool,
+        selector: Option<&'a str>,
+        foreign: &'a [String],
+        contested: &'a [(String, Vec<&'a str>)],
+    }
+
+    fn report(case: &Case<'_>) -> HpaReport {
+        let (min, max) = case.bounds.unwrap_or((1, 10));
+        let spec = json!({"minReplicas": min, "maxReplicas": max,
+            "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+            "metrics": [{"type": "External", "external": {"metric": {"name": "queue"},
+                "target": {"type": "AverageValue", "averageValue": "10"}}}]});
+        let spec = Spec::read(&serde_json::from_value(spec).expect("a spec")).expect("valid");
+        let config = Config::default();
+        let status = HorizontalPodAutoscalerStatus::default();
+        let selector = case.selector.unwrap_or("app=web").to_owned();
+        let scale = ScaleValues { replicas: 3, status_replicas: 3, selector };
+        let unreadable = ScaleError::Failed("not found".to_owned());
+        let memory = HpaState { recommendations: Some(Vec::new()), ..HpaState::default() };
+        let observed = Observed {
+            namespace: "shop",
+            name: "web",
+            uid: None,
+            spec: &spec,
+            status: &status,
+            scale: if case.no_scale { Err(&unreadable) } else { Ok(&scale) },
+            pods: &[Pod::default()],
+            others: &[],
+            memory: &memory,
+            config: &config,
+            fixes: Fixes::UPSTREAM,
+            now: NOW,
+        };
+        let quantity = |value| Quantity::from_units(value, Format::DecimalSi);
+        let fetched: Fetched = match case.value {
+            Some(value) if value < 0 => Err("the adapter is away".to_owned()),
+            value => Ok(Answer::External(vec![quantity(value.unwrap_or(30))])),
+        };
+        let decision = decide(&observed, &[Some(fetched)]);
+        HpaReport::of(&HpaInput {
+            object: ("shop", "web"),
+            target: ("Deployment", "web"),
+            spec: &spec,
+            status: &status,
+            config: &config,
+            decision: &decision,
+            fixes: &[],
+            foreign_pods: case.foreign,
+            contested: case.contested,
+            now: NOW,
+        })
+    }
+
+    #[test]
+    fn each_problem_is_one_finding_and_an_object_without_one_has_none() {
+        let foreign = ["api-1".to_owned()];
+        let contested = [("web".to_owned(), vec!["cpu"])];
+        for (case, expected) in [
+            (Case::default(), &[][..]),
+            (Case { value: Some(90), ..Case::default() }, &[]),
+            (Case { value: Some(900), ..Case::default() }, &[]),
+            (Case { value: Some(900), bounds: Some((1, 5)), ..Case::default() }, &["at_max"]),
+            (Case { value: Some(-1), ..Case::default() }, &["metric_unknown"]),
+            (Case { no_scale: true, ..Case::default() }, &["no_scale"]),
+            (Case { selector: Some("a b"), ..Case::default() }, &["selector"]),
+            (Case { foreign: &foreign, ..Case::default() }, &["foreign_pods"]),
+            (Case { contested: &contested, ..Case::default() }, &["vpa_same_resource"]),
+            (Case { bounds: Some((3, 3)), ..Case::default() }, &["min_equals_max"]),
+        ] {
+            let report = report(&case);
+            let codes: Vec<_> = report.findings.iter().map(|finding| &*finding.code).collect();
+            assert_eq!(codes, expected, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_the_report_follow_from_the_decision() {
+        let report = report(&Case { value: Some(90), ..Case::default() });
+        let metric = &report.metrics[0];
+        assert_eq!((metric.ratio, metric.proposal, metric.chosen), (Some(3.0), Some(9), true));
+        assert_eq!((&*metric.target, metric.value.as_deref()), ("10 per pod", Some("30 per pod")));
+        assert_eq!((&*metric.origin, &metric.pods), ("status", &None));
+        assert_eq!(metric.tolerated, (0.9, 1.1));
+        let steps = report.steps.expect("a proposal");
+        // Without spec.behavior a pass at most doubles the replicas.
+        assert_eq!((steps.recommended, steps.stabilized, steps.limited), (9, 9, 6));
+        assert_eq!((&*steps.limited_by, steps.allowed_by_policies), ("scale_up_rate", Some(6)));
+        assert_eq!((report.desired, report.replicas), (Some(6), Some(3)));
+        assert_eq!(report.restrictions, ["scale_up_limit"]);
+    }
+}
