@@ -293,7 +293,7 @@ pub struct HpaArgs {
     /// How long CPU usage of a new pod counts only if it was measured while the pod was ready
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, hide_short_help = true)]
     horizontal_pod_autoscaler_cpu_initialization_period: Duration,
-    /// A pod that becomes unready this long after its start has never been ready
+    /// A pod that became unready within this time after its start counts as never ready
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, hide_short_help = true)]
     horizontal_pod_autoscaler_initial_readiness_delay: Duration,
 }
