@@ -5,9 +5,9 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use plimsoll_core::types::{Time, quantity::Quantity};
-use serde::Deserialize;
+use serde_json::Value;
 
-use super::resource_metrics::API;
+use super::resource_metrics::{API, Container, Item};
 use crate::cluster::list_stream::{Deadline, UsageError, read_items};
 
 /// The usage of one pod.
@@ -21,31 +21,6 @@ pub struct PodSample {
     pub window: Duration,
     /// The usage by container and resource.
     pub containers: Vec<(String, BTreeMap<String, Quantity>)>,
-}
-
-#[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(borrow)]
-    metadata: Metadata<'a>,
-    #[serde(borrow)]
-    timestamp: Cow<'a, str>,
-    #[serde(borrow)]
-    window: Cow<'a, str>,
-    #[serde(default)]
-    containers: Vec<Container>,
-}
-
-#[derive(Deserialize)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-}
-
-#[derive(Deserialize)]
-struct Container {
-    name: String,
-    #[serde(default)]
-    usage: BTreeMap<String, Quantity>,
 }
 
 /// Fetches the usage of the pods that the selector matches. A malformed item is an error of the whole response, as it is
@@ -73,20 +48,31 @@ pub async fn fetch_pod_samples(
 }
 
 fn parse(item: &[u8]) -> Result<PodSample, String> {
-    let item: Item<'_> = serde_json::from_slice(item).map_err(|why| why.to_string())?;
-    let Item { metadata, timestamp, window, containers } = item;
-    let invalid = |field: &str, text: &str| format!("pod {}: {field} {text:?}", metadata.name);
-    let at: Timestamp = timestamp.parse().map_err(|_| invalid("timestamp", &timestamp))?;
+    let Item { metadata, timestamp, window, containers } =
+        serde_json::from_slice(item).map_err(|why| why.to_string())?;
+    let pod = metadata.name;
+    let (timestamp, window) = (timestamp.unwrap_or_default(), window.unwrap_or_default());
+    let at: Timestamp =
+        timestamp.parse().map_err(|_| format!("pod {pod}: timestamp {timestamp:?}"))?;
     // jiff reads what Go writes, such as 1m0.5s.
-    let window: SignedDuration = window.parse().map_err(|_| invalid("window", &window))?;
+    let span: SignedDuration =
+        window.parse().map_err(|_| format!("pod {pod}: window {window:?}"))?;
+    let amount = |(resource, amount): (Cow<'_, str>, Value)| {
+        let amount: Quantity =
+            serde_json::from_value(amount).map_err(|why| format!("pod {pod}: {why}"))?;
+        Ok((resource.into_owned(), amount))
+    };
+    let usage = |container: Container<'_>| {
+        let usage = container.usage.unwrap_or_default().into_iter().map(amount);
+        Ok((container.name.into_owned(), usage.collect::<Result<_, String>>()?))
+    };
+    let containers = containers.unwrap_or_default().into_iter().map(usage);
+    let containers = containers.collect::<Result<_, String>>()?;
     Ok(PodSample {
-        pod: metadata.name.to_string(),
+        pod: pod.to_string(),
         at: Time::from(at),
-        window: window.unsigned_abs(),
-        containers: containers
-            .into_iter()
-            .map(|container| (container.name, container.usage))
-            .collect(),
+        window: span.unsigned_abs(),
+        containers,
     })
 }
 

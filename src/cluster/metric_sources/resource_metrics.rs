@@ -63,28 +63,31 @@ fn time(text: &str) -> Option<Time> {
     Some(Time::from_secs(at.as_second()))
 }
 
+/// The usage of a pod as the API sends it.
 #[derive(Deserialize)]
-struct Item<'a> {
+pub(super) struct Item<'a> {
     #[serde(borrow)]
-    metadata: Metadata<'a>,
+    pub metadata: Metadata<'a>,
     #[serde(borrow, default)]
-    timestamp: Option<Cow<'a, str>>,
+    pub timestamp: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    containers: Option<Vec<Container<'a>>>,
+    pub window: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    pub containers: Option<Vec<Container<'a>>>,
 }
 
 #[derive(Deserialize)]
-struct Metadata<'a> {
+pub(super) struct Metadata<'a> {
     #[serde(borrow)]
-    name: Cow<'a, str>,
+    pub name: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
-struct Container<'a> {
+pub(super) struct Container<'a> {
     #[serde(borrow)]
-    name: Cow<'a, str>,
+    pub name: Cow<'a, str>,
     #[serde(borrow, default)]
-    usage: Option<BTreeMap<Cow<'a, str>, Value>>,
+    pub usage: Option<BTreeMap<Cow<'a, str>, Value>>,
 }
 
 #[derive(Clone, Copy)]
