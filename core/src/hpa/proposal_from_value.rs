@@ -45,7 +45,7 @@ impl Calculator<'_> {
         }
         let ready = ready_pods(self.pods, self.fixes);
         if ready == 0 && self.fixes.has(Fix::UnreadyWorkloadHolds) {
-            proposal.kept = Some(UnchangedReason::NobodyReady);
+            proposal.kept = Some(UnchangedReason::NoPodReady);
             return Ok(proposal);
         }
         proposal.replicas = self.capped((ratio * ready as f64).ceil());

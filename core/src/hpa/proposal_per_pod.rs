@@ -26,7 +26,7 @@ pub enum UnchangedReason {
     /// With missing and unready pods filled in, the replicas change against the direction of the ratio.
     PaddingTurnsNumber,
     /// No pod is ready, so a `Value` target has nothing to multiply.
-    NobodyReady,
+    NoPodReady,
 }
 
 /// A proposed number of replicas, with its intermediate results.

@@ -120,7 +120,7 @@ fn render_metric(page: &mut Page<'_>, metric: &Metric, metrics: &[Metric]) {
         Some("padding_turns_direction" | "padding_turns_number") => {
             ", because the pods that were filled in would reverse the change"
         }
-        Some("nobody_ready") => ", because no pod is ready",
+        Some("no_pod_ready") => ", because no pod is ready",
         _ => "",
     };
     page.paragraph("proposal", &format!("{}{kept}", replicas_text(metric.proposal)));
