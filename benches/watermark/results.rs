@@ -178,7 +178,7 @@ pub fn table(measured: &[(Case, Figures)]) -> (String, bool) {
         }
         if let Some(WriteOrder { scales, statuses, late_scales }) = figures.writes {
             row(
-                "scales read before a status of the same second, and written after it".to_owned(),
+                "scales sent after a status of the same second, although read before it".to_owned(),
                 format!("{late_scales} of {scales}, {statuses} statuses"),
                 String::new(),
                 // Without scales, nothing was tested.

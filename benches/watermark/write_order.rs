@@ -1,4 +1,4 @@
-//! The order of the writes that the API server accepts from the controller, recorded by a proxy in front of it.
+//! The order in which the controller sends the writes that the API server accepts, recorded by a proxy in front of it.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -35,7 +35,7 @@ pub struct WriteOrder {
     pub scales: usize,
     /// Statuses, without the records of scales that are about to be written.
     pub statuses: usize,
-    /// Scales that were written after a status of the same second, although their metric was read before it.
+    /// Scales that were sent after a status of the same second, although their metric was read before it was sent.
     pub late_scales: usize,
 }
 

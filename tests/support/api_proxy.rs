@@ -30,7 +30,7 @@ pub type Interception = Pin<Box<dyn Future<Output = Option<Response<Full<Bytes>>
 type Answer = Response<UnsyncBoxBody<Bytes, kube::Error>>;
 type Interceptor = dyn Fn(&Method, &str) -> Interception + Send + Sync;
 
-/// Method, path, status and time of a response of the server.
+/// Method and path of a request that the server responded to, the status, and when the request arrived.
 type ServerResponse = (Method, String, StatusCode, Instant);
 
 /// A proxy, which runs until it is dropped.
@@ -144,11 +144,14 @@ impl ApiProxy {
             .collect()
     }
 
-    /// The requests that the server accepted, and when it did, in that order.
+    /// The requests that the server accepted, and when they arrived, in that order.
     pub fn accepted(&self) -> Vec<(Method, String, Instant)> {
         let responses = self.codes.lock().expect("no panic");
         let accepted = responses.iter().filter(|(_, _, status, _)| status.is_success());
-        accepted.map(|(method, path, _, at)| (method.clone(), path.clone(), *at)).collect()
+        let mut accepted: Vec<_> =
+            accepted.map(|(method, path, _, at)| (method.clone(), path.clone(), *at)).collect();
+        accepted.sort_by_key(|(.., at)| *at);
+        accepted
     }
 
     /// The number of these requests that the server rejected with a conflict.
@@ -216,6 +219,7 @@ async fn respond(
     interception: Interception,
     mut cut: watch::Receiver<u64>,
 ) -> Result<Answer, Infallible> {
+    let arrived = Instant::now();
     let boxed = |body: Full<Bytes>| body.map_err(|never| match never {}).boxed_unsync();
     if let Some(answer) = interception.await {
         return Ok(answer.map(boxed));
@@ -243,7 +247,7 @@ async fn respond(
         Ok(answer) => answer,
         Err(why) => return Ok(bad(why.to_string())),
     };
-    let response = (method.clone(), path.clone(), answer.status(), Instant::now());
+    let response = (method.clone(), path.clone(), answer.status(), arrived);
     codes.lock().expect("no panic").push(response);
     if let Some(other) = afterwards(&method, &path).await {
         return Ok(other.map(boxed));
