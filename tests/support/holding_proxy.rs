@@ -65,7 +65,8 @@ impl RoleWrite {
             ("PUT", [.., "leases", _]) | ("POST", [.., "leases"]) => Self::Lease,
             ("PATCH", [.., "verticalpodautoscalers", _]) => Self::VpaAnnotation,
             ("PATCH", [.., "verticalpodautoscalers", _, "status"]) => Self::VpaStatus,
-            ("PATCH", [.., "verticalpodautoscalercheckpoints", _]) => Self::Checkpoint,
+            ("POST", [.., "verticalpodautoscalercheckpoints"])
+            | ("PATCH", [.., "verticalpodautoscalercheckpoints", _]) => Self::Checkpoint,
             ("POST", [.., "secrets"]) | ("PATCH", [.., "secrets", _]) => Self::Certificate,
             ("POST", [.., "mutatingwebhookconfigurations"])
             | ("PATCH", [.., "mutatingwebhookconfigurations", _]) => Self::WebhookConfig,
