@@ -13,9 +13,7 @@ use super::{
     explanation::Basis,
     histogram::Histogram,
     histogram::HistogramConfig,
-    memory_window::{
-        self, LargestReplicaPeaks, MemorySource, SampleRejected, find, find_or_add, index_or_add,
-    },
+    memory_window::{self, LargestReplicaPeaks, MemorySource, SampleRejected, find, index_or_add},
     model_settings::ModelRules,
     oom::{OomKill, latest_bump},
     policy::Overrides,
@@ -95,7 +93,8 @@ impl ContainerHistory {
             return Err(SampleRejected::Negative);
         }
         self.adopt_half_lives(at, rules);
-        let replica = find_or_add(&mut self.replicas, replica);
+        let index = index_or_add(&mut self.replicas, replica);
+        let replica = &mut self.replicas[index];
         if replica.last_cpu.is_some_and(|last| at <= last) {
             return Err(SampleRejected::OutOfOrder);
         }
@@ -113,7 +112,9 @@ impl ContainerHistory {
         usage: Bytes,
         rules: &ModelRules,
     ) -> Result<(), SampleRejected> {
-        self.add_memory_amount(replica, at, usage, MemorySource::Usage, rules).map(drop)
+        self.adopt_half_lives(at, rules);
+        let index = index_or_add(&mut self.replicas, replica);
+        self.add_memory_amount_at(index, at, usage, MemorySource::Usage, rules).map(drop)
     }
 
     /// Records an OOM kill: adds a bumped memory amount. Returns that amount.
@@ -126,8 +127,10 @@ impl ContainerHistory {
     ) -> Result<Bytes, SampleRejected> {
         let bump = kill.bump(at, find(&self.replicas, replica), self.bump, rules)?;
         let counted = Bytes(bump.counted);
-        let is_peak = self.add_memory_amount(replica, at, counted, MemorySource::Bump, rules)?;
-        let replica = find_or_add(&mut self.replicas, replica);
+        self.adopt_half_lives(at, rules);
+        let index = index_or_add(&mut self.replicas, replica);
+        let is_peak = self.add_memory_amount_at(index, at, counted, MemorySource::Bump, rules)?;
+        let replica = &mut self.replicas[index];
         replica.last_kill = replica.last_kill.max(Some(at));
         if is_peak {
             self.bump = Some(latest_bump(self.bump, bump, rules));
@@ -341,19 +344,6 @@ impl ContainerHistory {
         if let Some(largest) = self.largest_replica.as_deref_mut() {
             largest.change_half_life(memory, new_memory, now);
         }
-    }
-
-    pub(super) fn add_memory_amount(
-        &mut self,
-        replica: &str,
-        at: Time,
-        usage: Bytes,
-        source: MemorySource,
-        rules: &ModelRules,
-    ) -> Result<bool, SampleRejected> {
-        self.adopt_half_lives(at, rules);
-        let index = index_or_add(&mut self.replicas, replica);
-        self.add_memory_amount_at(index, at, usage, source, rules)
     }
 
     /// Adds memory to the pod at this index; the half-lives must be up to date.

@@ -76,12 +76,6 @@ pub fn index_or_add(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
     })
 }
 
-/// Returns the replica of this name, adding it if necessary.
-pub fn find_or_add<'a>(replicas: &'a mut Vec<ReplicaState>, name: &str) -> &'a mut ReplicaState {
-    let index = index_or_add(replicas, name);
-    &mut replicas[index]
-}
-
 /// The peaks of the largest replica of each window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LargestReplicaPeaks {

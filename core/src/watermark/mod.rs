@@ -15,7 +15,6 @@ pub mod conditions;
 pub mod converge;
 pub mod cooldown;
 pub mod decide;
-pub mod external_recommender;
 pub mod log_attributes;
 pub mod metric_requests;
 pub mod monitor_gate;
