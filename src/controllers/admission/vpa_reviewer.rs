@@ -6,7 +6,12 @@ use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
 
-use super::{AdmissionController, hpa_conflicts, watches::TargetKey};
+use super::{
+    config::AdmissionConfig,
+    decide::decide_vpa,
+    hpa_conflicts::{self, HpaLister},
+    watches::{TargetKey, WatchStores},
+};
 use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
 use plimsoll_core::{
     admission::validation::{self, OtherAutoscaler},
@@ -14,7 +19,11 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-pub(super) struct VpaReviewer(pub Arc<AdmissionController>);
+pub(super) struct VpaReviewer {
+    pub config: Arc<AdmissionConfig>,
+    pub stores: Arc<WatchStores>,
+    pub hpas: HpaLister,
+}
 
 /// The field of a VPA that is needed to find others of the same target.
 #[derive(Deserialize)]
@@ -38,14 +47,14 @@ impl Reviewer for VpaReviewer {
         let object = request.object.unwrap_or_default();
         let old = request.old_object.map(str::as_bytes);
         let others = self.vpas_with_same_target(&request.namespace, object);
-        let hpas = match self.0.config.compat {
+        let hpas = match self.config.compat {
             Compat::Upstream => Vec::new(),
-            Compat::Plimsoll => self.0.hpa_access.hpas_in_namespace(&self.0.client, request).await,
+            Compat::Plimsoll => self.hpas.hpas_in_namespace(request).await,
         };
         let mut autoscalers: Vec<OtherAutoscaler<'_>> =
             others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
         autoscalers.extend(hpas.iter().filter_map(hpa_conflicts::as_other_autoscaler));
-        let result = self.0.decide_vpa(object.as_bytes(), old, &autoscalers);
+        let result = decide_vpa(&self.config, object.as_bytes(), old, &autoscalers);
         let decision = if result.errors.is_empty() {
             AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {
                 tracing::warn!(%error, "failed to encode defaults; admitting the VPA unchanged");
@@ -69,7 +78,7 @@ impl VpaReviewer {
         else {
             return Vec::new();
         };
-        self.0.stores.vpas(&TargetKey::new(namespace, &target_ref.kind, &target_ref.name))
+        self.stores.vpas(&TargetKey::new(namespace, &target_ref.kind, &target_ref.name))
     }
 }
 
