@@ -1,8 +1,9 @@
 //! The replica proposal of one metric, or of the response of an external recommender.
 
+use std::str::FromStr;
+
 use super::{
     band::Band,
-    converge::{ConvergeTowards, Convergence},
     rounding::{
         divide_rounding_down, divide_rounding_up, replicas_from_float, round_up_to_multiple,
     },
@@ -11,6 +12,40 @@ use crate::{
     scaling::{Milli, Position, RecommendResponse},
     types::compat::{Fix, Fixes},
 };
+
+/// The watermark to converge to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvergeTowards {
+    /// Remove replicas until the metric is near the high watermark.
+    High,
+    /// Add replicas until the metric is near the low watermark.
+    Low,
+}
+
+impl FromStr for ConvergeTowards {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "highwatermark" => Ok(Self::High),
+            "lowwatermark" => Ok(Self::Low),
+            _ => Err(()),
+        }
+    }
+}
+
+/// The result of converging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Convergence {
+    /// Not enabled.
+    Off,
+    /// The metric is not between the watermarks.
+    Outside(Position),
+    /// A step would go past the watermark.
+    WouldOvershoot(ConvergeTowards),
+    /// A step is proposed.
+    Step(ConvergeTowards),
+}
 
 /// Inputs of a proposal other than the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

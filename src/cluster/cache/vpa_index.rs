@@ -365,7 +365,7 @@ impl VpaIndex {
     pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
         let index = self.namespaces.get_mut(namespace);
         if let Some(entry) = index.and_then(|index| index.pods.get_mut(pod)) {
-            entry.last_usage_fetch = self.usage_fetches.current();
+            entry.last_usage_fetch = self.usage_fetches.complete + 1;
         }
     }
 

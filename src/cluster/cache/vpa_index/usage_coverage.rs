@@ -18,15 +18,10 @@ pub struct MissingUsage {
 /// Counts the complete usage fetches.
 #[derive(Debug, Default)]
 pub(super) struct UsageFetches {
-    complete: u32,
+    pub complete: u32,
 }
 
 impl UsageFetches {
-    /// The number of the current fetch, from 1.
-    pub fn current(&self) -> u32 {
-        self.complete + 1
-    }
-
     /// The current fetch has ended. Returns the running pods with a VPA that it does not contain.
     pub fn finish(&mut self, namespaces: &HashMap<Arc<str>, NamespaceIndex>) -> MissingUsage {
         self.complete = self.complete.saturating_add(1);
