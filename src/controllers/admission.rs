@@ -74,7 +74,6 @@ pub struct AdmissionController {
     clock: Clock,
     liveness: Liveness,
     watches: Arc<Watches>,
-    reviews: Arc<ReviewRoutes>,
     certificates: CertificateReconciler,
     self_check: Arc<SelfCheck>,
     loop_watchdog: LoopWatchdog,
@@ -130,14 +129,77 @@ impl Controller for AdmissionController {
         let source = certificate_source(&config)?;
         let keyring = Arc::new(ReloadableCertificate::default());
         let tls = server_config(config.tls.min_version, &config.tls.ciphers, Arc::clone(&keyring))?;
-        let controller =
-            Arc::new(Self::from_context(config, context, source, keyring, webhook.address()));
-        let reviews = Arc::clone(&controller.reviews);
+        let config = Arc::new(config);
+        let metrics = AdmissionMetrics::new(&mut context.registry);
+        let (client, clock) = (context.client.clone(), context.clock.clone());
+        let write_stats = Arc::clone(&context.write_stats);
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
+        let stores = Arc::new(WatchStores::default());
+        let targets = TargetResolver::new(
+            client.clone(),
+            Arc::clone(&stores.controllers),
+            request_gate(limiter.clone()),
+            CacheLifetimes::default(),
+        );
+        let watch_factory = context.watch_factory.clone();
+        let watches = Arc::new(Watches::new(client.clone(), watch_factory, Arc::clone(&stores)));
+        let pods = PodReviewer {
+            config: Arc::clone(&config),
+            watches: Arc::clone(&watches),
+            vpas: VpaMatcher { stores: Arc::clone(&stores), targets, compat: config.compat },
+        };
+        let vpas = VpaReviewer {
+            config: Arc::clone(&config),
+            stores: Arc::clone(&stores),
+            hpas: HpaLister::new(client.clone()),
+        };
+        let wpas = WpaReviewer(Arc::clone(&stores));
+        let (vpa_group, wpa_group) = ("autoscaling.k8s.io", "datadoghq.com");
+        let reviews = ReviewRoutes::new(Arc::new(metrics.clone()))
+            .route("", "pods", Arc::new(pods))
+            .route(vpa_group, "verticalpodautoscalers", Arc::new(vpas))
+            .route(wpa_group, "watermarkpodautoscalers", Arc::new(wpas));
+        let certificates = Arc::new(Certificates::default());
+        let self_check = SelfCheck {
+            config: Arc::clone(&config),
+            clock: clock.clone(),
+            webhook_address: webhook.address(),
+            certificates: Arc::clone(&certificates),
+            metrics: metrics.clone(),
+            stores,
+            draining: AtomicBool::new(false),
+            last: Mutex::default(),
+        };
+        let secret = &config.certificates.secret;
+        let stats = || Arc::clone(&write_stats);
+        let (namespace, name) = (&secret.namespace, &secret.name);
+        let wanted = config.registration.clone();
+        let certificates = CertificateReconciler {
+            config: Arc::clone(&config),
+            source,
+            secret: CertificateSecret::new(client.clone(), namespace, name, stats()),
+            registration: wanted.map(|wanted| WebhookConfigWriter::new(client, wanted, stats())),
+            // All replicas serve and write at the same time, which the writes are designed for: no leader election.
+            permit: Permit::new(Fence::open(), limiter),
+            certificates,
+            keyring,
+            metrics,
+        };
         context
             .tasks
             .servers
-            .spawn_on(&runtime, |stop| webhook.serve(tls, reviews, stop.cancelled()));
-        Ok(controller)
+            .spawn_on(&runtime, |stop| webhook.serve(tls, Arc::new(reviews), stop.cancelled()));
+        Ok(Arc::new(Self {
+            config,
+            clock,
+            liveness: context.liveness.clone(),
+            watches,
+            certificates,
+            self_check: Arc::new(self_check),
+            loop_watchdog: LoopWatchdog::default(),
+            traffic: context.traffic.clone(),
+            write_stats,
+        }))
     }
 
     fn log_start(&self, addresses: &[SocketAddr]) {
@@ -186,88 +248,6 @@ impl AdmissionController {
     /// The address of the webhook.
     pub fn webhook(&self) -> SocketAddr {
         self.self_check.webhook_address
-    }
-
-    fn from_context(
-        config: AdmissionConfig,
-        context: &mut ControllerContext,
-        source: CertificateSource,
-        keyring: Arc<ReloadableCertificate>,
-        webhook_address: SocketAddr,
-    ) -> Self {
-        let config = Arc::new(config);
-        let metrics = AdmissionMetrics::new(&mut context.registry);
-        let (client, clock) = (context.client.clone(), context.clock.clone());
-        let write_stats = Arc::clone(&context.write_stats);
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
-        let stores = Arc::new(WatchStores::default());
-        let targets = TargetResolver::new(
-            client.clone(),
-            Arc::clone(&stores.controllers),
-            request_gate(limiter.clone()),
-            CacheLifetimes::default(),
-        );
-        let watch_factory = context.watch_factory.clone();
-        let watches = Arc::new(Watches::new(client.clone(), watch_factory, Arc::clone(&stores)));
-        let pods = PodReviewer {
-            config: Arc::clone(&config),
-            watches: Arc::clone(&watches),
-            vpas: VpaMatcher { stores: Arc::clone(&stores), targets, compat: config.compat },
-        };
-        let vpas = VpaReviewer {
-            config: Arc::clone(&config),
-            stores: Arc::clone(&stores),
-            hpas: HpaLister::new(client.clone()),
-        };
-        let (vpa_group, wpa_group) = ("autoscaling.k8s.io", "datadoghq.com");
-        let reviews = ReviewRoutes::new(Arc::new(metrics.clone()))
-            .route("", "pods", Arc::new(pods))
-            .route(vpa_group, "verticalpodautoscalers", Arc::new(vpas))
-            .route(
-                wpa_group,
-                "watermarkpodautoscalers",
-                Arc::new(WpaReviewer(Arc::clone(&stores))),
-            );
-        let certificates = Arc::new(Certificates::default());
-        let self_check = SelfCheck {
-            config: Arc::clone(&config),
-            clock: clock.clone(),
-            webhook_address,
-            certificates: Arc::clone(&certificates),
-            metrics: metrics.clone(),
-            stores,
-            draining: AtomicBool::new(false),
-            last: Mutex::default(),
-        };
-        let secret = &config.certificates.secret;
-        let stats = || Arc::clone(&write_stats);
-        let (namespace, name) = (&secret.namespace, &secret.name);
-        let certificates = CertificateReconciler {
-            config: Arc::clone(&config),
-            source,
-            secret: CertificateSecret::new(client.clone(), namespace, name, stats()),
-            registration: config
-                .registration
-                .clone()
-                .map(|wanted| WebhookConfigWriter::new(client, wanted, stats())),
-            // All replicas serve and write at the same time, which the writes are designed for: no leader election.
-            permit: Permit::new(Fence::open(), limiter),
-            certificates,
-            keyring,
-            metrics,
-        };
-        Self {
-            config,
-            clock,
-            liveness: context.liveness.clone(),
-            watches,
-            reviews: Arc::new(reviews),
-            certificates,
-            self_check: Arc::new(self_check),
-            loop_watchdog: LoopWatchdog::default(),
-            traffic: context.traffic.clone(),
-            write_stats,
-        }
     }
 
     async fn run_certificate_loop(self: Arc<Self>) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::config::AdmissionConfig;
 use crate::controllers::runtime::annotation_checks::find_invalid;
@@ -54,19 +55,7 @@ pub(super) fn decide_vpa(
 }
 
 fn invalid_annotation_warnings(object: &[u8]) -> Vec<String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Object {
-        metadata: Metadata,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Metadata {
-        annotations: Option<BTreeMap<String, String>>,
-    }
-    let Object { metadata } = serde_json::from_slice(object).unwrap_or_default();
-    find_invalid(&metadata.annotations.unwrap_or_default())
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    let object: Value = serde_json::from_slice(object).unwrap_or_default();
+    let annotations = BTreeMap::deserialize(&object["metadata"]["annotations"]);
+    find_invalid(&annotations.unwrap_or_default()).iter().map(ToString::to_string).collect()
 }

@@ -58,8 +58,7 @@ impl Reviewer for PodReviewer {
         let stores = &self.watches.stores;
         let ranges = NamespaceLimitRanges::merge(&stores.limit_range_items(&request.namespace));
         let quotas = stores.quotas.in_namespace(&request.namespace);
-        let patched = decide_pod(&self.config, &pod, &vpa, &ranges, &quotas);
-        let operations = match patched {
+        let operations = match decide_pod(&self.config, &pod, &vpa, &ranges, &quotas) {
             Ok(operations) => operations,
             Err(error) => {
                 let decision = allow_unchanged(error.name(), &error);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     config::AdmissionConfig,
@@ -23,18 +24,6 @@ pub(super) struct VpaReviewer {
     pub config: Arc<AdmissionConfig>,
     pub stores: Arc<WatchStores>,
     pub hpas: HpaLister,
-}
-
-/// The field of a VPA that is needed to find others of the same target.
-#[derive(Deserialize)]
-struct VpaTarget {
-    spec: VpaTargetSpec,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VpaTargetSpec {
-    target_ref: TargetRef,
 }
 
 #[async_trait]
@@ -74,11 +63,10 @@ impl VpaReviewer {
         namespace: &str,
         object: &str,
     ) -> Vec<Arc<VerticalPodAutoscaler>> {
-        let Ok(VpaTarget { spec: VpaTargetSpec { target_ref } }) = serde_json::from_str(object)
-        else {
-            return Vec::new();
-        };
-        self.stores.vpas(&TargetKey::new(namespace, &target_ref.kind, &target_ref.name))
+        let object: Value = serde_json::from_str(object).unwrap_or_default();
+        let target = TargetRef::deserialize(&object["spec"]["targetRef"]);
+        let Ok(target) = target else { return Vec::new() };
+        self.stores.vpas(&TargetKey::new(namespace, &target.kind, &target.name))
     }
 }
 
