@@ -72,12 +72,12 @@ fn is_sign(token: &TokenTree, wanted: char) -> bool {
     matches!(token, TokenTree::Punct(sign) if sign.as_char() == wanted)
 }
 
-/// The name of the type of an inherent impl, whose tokens follow; `None` if a trait is implemented.
+/// The name of the type of an inherent impl, whose tokens follow; `None` if a trait is implemented, or in a macro.
 fn implemented_type(tokens: &[TokenTree]) -> Option<String> {
     let is_body = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
     let header = &tokens[..tokens.iter().position(is_body)?];
     let of_trait = |pair: &[TokenTree]| is_word(pair.first(), "for") && !is_sign(&pair[1], '<');
-    if header.windows(2).any(of_trait) {
+    if header.windows(2).any(of_trait) || header.iter().any(|token| is_sign(token, '$')) {
         return None;
     }
     let (mut depth, mut name) = (0, None);
