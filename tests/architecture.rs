@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod file_names;
+mod inherent_impls;
 mod kind_neutrality;
 mod layers;
 mod tokens;

@@ -15,6 +15,7 @@ use plimsoll_storage::prometheus::{
     },
 };
 
+use self::sign_in::SignInArgs;
 use super::{cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags};
 use crate::report::doctor::diagnose::shell_flag;
 
@@ -54,21 +55,8 @@ pub struct PrometheusConnectionArgs {
     /// File with the key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     prometheus_client_key_file: PathBuf,
-    /// Username for basic authentication; PROMETHEUS_USERNAME does the same
-    #[arg(long, value_name = "NAME", default_value = "")]
-    username: String,
-    /// Password for basic authentication: prefer PROMETHEUS_PASSWORD or a file
-    #[arg(long, value_name = "WORD", default_value = "")]
-    password: Secret,
-    /// File with the password; reloaded when it changes
-    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
-    prometheus_password_file: PathBuf,
-    /// Bearer token: prefer a file
-    #[arg(long, value_name = "TOKEN", default_value = "")]
-    prometheus_bearer_token: Secret,
-    /// File with the bearer token; reloaded when it changes
-    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
-    prometheus_bearer_token_file: PathBuf,
+    #[command(flatten)]
+    sign_in: SignInArgs,
     /// Header to add to every request, such as 'X-Team: a' (repeatable); keys belong in files
     #[arg(long, value_name = "HEADER", action = ArgAction::Append, value_delimiter = '\n')]
     prometheus_header: Vec<Secret>,
@@ -93,11 +81,11 @@ impl PrometheusConnectionArgs {
         &self,
         variable: impl Fn(&str) -> String,
     ) -> Result<TransportConfig, CliError> {
-        let sign_in = self.sign_in(&variable)?;
+        let auth = self.sign_in.auth(&self.identity, &variable)?;
         Ok(TransportConfig {
             address: self.prometheus_address.clone(),
             tls: self.tls()?,
-            auth: sign_in,
+            auth,
             headers: self.headers()?,
             tenant: non_empty(&self.prometheus_tenant),
             ..TransportConfig::default()
@@ -164,9 +152,9 @@ impl PrometheusConnectionArgs {
             ("prometheus-ca-file", path(&self.prometheus_ca_file)),
             ("prometheus-client-cert-file", path(&self.prometheus_client_cert_file)),
             ("prometheus-client-key-file", path(&self.prometheus_client_key_file)),
-            ("prometheus-password-file", path(&self.prometheus_password_file)),
-            ("prometheus-bearer-token-file", path(&self.prometheus_bearer_token_file)),
-            ("username", self.username.clone()),
+            ("prometheus-password-file", path(&self.sign_in.prometheus_password_file)),
+            ("prometheus-bearer-token-file", path(&self.sign_in.prometheus_bearer_token_file)),
+            ("username", self.sign_in.username.clone()),
         ]);
         others.extend(each("prometheus-header-file", &self.prometheus_header_file));
         others.push(("prometheus-tenant", self.prometheus_tenant.clone()));
@@ -175,8 +163,8 @@ impl PrometheusConnectionArgs {
         flags.extend(self.identity.given_flags());
         let secrets = [
             ("--prometheus-address", address != self.prometheus_address),
-            ("--password", !self.password.is_empty()),
-            ("--prometheus-bearer-token", !self.prometheus_bearer_token.is_empty()),
+            ("--password", !self.sign_in.password.is_empty()),
+            ("--prometheus-bearer-token", !self.sign_in.prometheus_bearer_token.is_empty()),
             ("--prometheus-header", !self.prometheus_header.is_empty()),
         ];
         let secrets = secrets.into_iter().filter_map(|(name, is_given)| is_given.then_some(name));

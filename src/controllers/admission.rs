@@ -23,20 +23,20 @@ mod wpa_reviewer;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use anyhow::{Result, anyhow};
-use kube::Client;
 use tokio::time::Instant;
 
 use self::{
-    certificates::Certificates,
-    config::{AdmissionConfig, CertificateSource},
-    hpa_conflicts::HpaAccess,
+    certificates::{CertificateReconciler, Certificates},
+    config::{AdmissionConfig, CertificateSource, LeaseConfig},
+    hpa_conflicts::HpaLister,
+    matching::VpaMatcher,
     pod_reviewer::PodReviewer,
     self_check::SelfCheck,
     vpa_reviewer::VpaReviewer,
@@ -45,9 +45,8 @@ use self::{
 };
 use crate::{
     cluster::{
-        cache::controllers::ControllerCache,
         clock::Clock,
-        leader::{Election, Fence},
+        leader::{Election, Fence, WebhookLease, election_rules},
         server::{
             WebhookServer,
             webhook::{ReloadableCertificate, ReviewRoutes, certified_key, server_config},
@@ -56,47 +55,30 @@ use crate::{
             TargetResolver,
             scale::{CacheLifetimes, request_gate},
         },
-        watch::WatchFactory,
-        write::{Permit, RateLimiter, WebhookConfigWriter, WriteStats},
+        write::{CertificateSecret, Permit, RateLimiter, WebhookConfigWriter, WriteStats},
     },
     controllers::runtime::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
-        liveness_thread::Liveness,
+        liveness_thread::{self, Liveness},
         loop_watchdog::LoopWatchdog,
-        quotas::Quotas,
-        shutdown::{ShutdownToken, Tasks},
         traffic_metrics::{export_watch_metrics, export_write_metrics},
     },
     telemetry::{AdmissionMetrics, ApiTrafficMetrics},
 };
 
-/// All components of the admission controller.
+/// The admission controller: its configuration and components.
 pub struct AdmissionController {
-    config: AdmissionConfig,
+    config: Arc<AdmissionConfig>,
     clock: Clock,
-    client: Client,
     liveness: Liveness,
-    watch_factory: WatchFactory,
-    source: CertificateSource,
-    watches: Watches,
-    stores: WatchStores,
-    controllers: Arc<ControllerCache>,
-    targets: TargetResolver,
-    permit: Permit,
-    keyring: Arc<ReloadableCertificate>,
-    certificates: Certificates,
-    registration: Option<WebhookConfigWriter>,
-    self_check: SelfCheck,
-    webhook_address: SocketAddr,
-    metrics: AdmissionMetrics,
+    watches: Arc<Watches>,
+    certificates: CertificateReconciler,
+    self_check: Arc<SelfCheck>,
+    loop_watchdog: LoopWatchdog,
     traffic: ApiTrafficMetrics,
     write_stats: Arc<WriteStats>,
-    loop_watchdog: LoopWatchdog,
-    quotas: Quotas,
-    hpa_access: HpaAccess,
-    draining: AtomicBool,
 }
 
 /// The certificate source: as configured, or files if they exist.
@@ -147,19 +129,82 @@ impl Controller for AdmissionController {
         let source = certificate_source(&config)?;
         let keyring = Arc::new(ReloadableCertificate::default());
         let tls = server_config(config.tls.min_version, &config.tls.ciphers, Arc::clone(&keyring))?;
-        let controller =
-            Arc::new(Self::from_context(config, context, source, keyring, webhook.address()));
-        let reviews = controller.review_routes();
+        let config = Arc::new(config);
+        let metrics = AdmissionMetrics::new(&mut context.registry);
+        let (client, clock) = (context.client.clone(), context.clock.clone());
+        let write_stats = Arc::clone(&context.write_stats);
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
+        let stores = Arc::new(WatchStores::default());
+        let targets = TargetResolver::new(
+            client.clone(),
+            Arc::clone(&stores.controllers),
+            request_gate(limiter.clone()),
+            CacheLifetimes::default(),
+        );
+        let watch_factory = context.watch_factory.clone();
+        let watches = Arc::new(Watches::new(client.clone(), watch_factory, Arc::clone(&stores)));
+        let pods = PodReviewer {
+            config: Arc::clone(&config),
+            watches: Arc::clone(&watches),
+            vpas: VpaMatcher { stores: Arc::clone(&stores), targets, compat: config.compat },
+        };
+        let vpas = VpaReviewer {
+            config: Arc::clone(&config),
+            stores: Arc::clone(&stores),
+            hpas: HpaLister::new(client.clone()),
+        };
+        let wpas = WpaReviewer(Arc::clone(&stores));
+        let (vpa_group, wpa_group) = ("autoscaling.k8s.io", "datadoghq.com");
+        let reviews = ReviewRoutes::new(Arc::new(metrics.clone()))
+            .route("", "pods", Arc::new(pods))
+            .route(vpa_group, "verticalpodautoscalers", Arc::new(vpas))
+            .route(wpa_group, "watermarkpodautoscalers", Arc::new(wpas));
+        let certificates = Arc::new(Certificates::default());
+        let self_check = SelfCheck {
+            config: Arc::clone(&config),
+            clock: clock.clone(),
+            webhook_address: webhook.address(),
+            certificates: Arc::clone(&certificates),
+            metrics: metrics.clone(),
+            stores,
+            draining: AtomicBool::new(false),
+            last: Mutex::default(),
+        };
+        let secret = &config.certificates.secret;
+        let stats = || Arc::clone(&write_stats);
+        let (namespace, name) = (&secret.namespace, &secret.name);
+        let wanted = config.registration.clone();
+        let certificates = CertificateReconciler {
+            config: Arc::clone(&config),
+            source,
+            secret: CertificateSecret::new(client.clone(), namespace, name, stats()),
+            registration: wanted.map(|wanted| WebhookConfigWriter::new(client, wanted, stats())),
+            // All replicas serve and write at the same time, which the writes are designed for: no leader election.
+            permit: Permit::new(Fence::open(), limiter),
+            certificates,
+            keyring,
+            metrics,
+        };
         context
             .tasks
             .servers
-            .spawn_on(&runtime, |stop| webhook.serve(tls, reviews, stop.cancelled()));
-        Ok(controller)
+            .spawn_on(&runtime, |stop| webhook.serve(tls, Arc::new(reviews), stop.cancelled()));
+        Ok(Arc::new(Self {
+            config,
+            clock,
+            liveness: context.liveness.clone(),
+            watches,
+            certificates,
+            self_check: Arc::new(self_check),
+            loop_watchdog: LoopWatchdog::default(),
+            traffic: context.traffic.clone(),
+            write_stats,
+        }))
     }
 
     fn log_start(&self, addresses: &[SocketAddr]) {
-        let (version, webhook) = (env!("CARGO_PKG_VERSION"), self.webhook_address);
-        let certificates = self.source;
+        let (version, webhook) = (env!("CARGO_PKG_VERSION"), self.webhook());
+        let certificates = self.certificates.source;
         tracing::info!(version, ?addresses, %webhook, ?certificates, "starting admission controller");
     }
 
@@ -169,16 +214,21 @@ impl Controller for AdmissionController {
     }
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
-        let this = || Arc::clone(self);
         let workers = &mut tasks.workers;
-        self.watches.start(self, &workers.shutdown_token(), workers.tasks());
-        workers.spawn_cancellable(this().run_certificate_loop());
-        workers.spawn_cancellable_on(self.liveness.runtime(), this().run_self_check_loop());
+        self.watches.start(&self.config, &workers.shutdown_token(), workers.tasks());
+        workers.spawn_cancellable(Arc::clone(self).run_certificate_loop());
+        let LeaseConfig { namespace, name, interval } = &self.config.lease;
+        let (client, host) = (self.liveness.client(), election_rules::hostname());
+        let stats = Arc::clone(&self.write_stats);
+        let lease = WebhookLease::new(client, namespace, name, &host, *interval, stats);
+        let permit = liveness_thread::without_rate_limit(&self.certificates.permit);
+        let checks = Arc::clone(&self.self_check).run(lease, permit);
+        workers.spawn_cancellable_on(self.liveness.runtime(), checks);
     }
 
     /// Fails the readiness probe, and waits for endpoints to be updated.
     async fn begin_shutdown(&self) {
-        self.draining.store(true, Ordering::Release);
+        self.self_check.draining.store(true, Ordering::Release);
         tokio::time::sleep(self.config.shutdown_delay).await;
     }
 
@@ -187,9 +237,9 @@ impl Controller for AdmissionController {
     fn refresh_metrics(&self) {
         export_watch_metrics(
             &self.traffic,
-            self.watches.required().chain(self.quotas.watch_status()),
+            self.watches.required().chain(self.watches.stores.quotas.watch_status()),
         );
-        self.traffic.set_watch_objects(self.watches.vpas.name(), self.stores.vpa_count());
+        self.traffic.set_watch_objects(self.watches.vpas.name(), self.watches.stores.vpa_count());
         export_write_metrics(&self.traffic, &self.write_stats);
     }
 }
@@ -197,87 +247,15 @@ impl Controller for AdmissionController {
 impl AdmissionController {
     /// The address of the webhook.
     pub fn webhook(&self) -> SocketAddr {
-        self.webhook_address
-    }
-
-    fn review_routes(self: &Arc<Self>) -> Arc<ReviewRoutes> {
-        let routes = ReviewRoutes::new(Arc::new(self.metrics.clone()))
-            .route("", "pods", Arc::new(PodReviewer(Arc::clone(self))))
-            .route(
-                "autoscaling.k8s.io",
-                "verticalpodautoscalers",
-                Arc::new(VpaReviewer(Arc::clone(self))),
-            )
-            .route(
-                "datadoghq.com",
-                "watermarkpodautoscalers",
-                Arc::new(WpaReviewer(Arc::clone(self))),
-            );
-        Arc::new(routes)
-    }
-
-    fn from_context(
-        config: AdmissionConfig,
-        context: &mut ControllerContext,
-        source: CertificateSource,
-        keyring: Arc<ReloadableCertificate>,
-        webhook_address: SocketAddr,
-    ) -> Self {
-        let metrics = AdmissionMetrics::new(&mut context.registry);
-        let (client, clock) = (context.client.clone(), context.clock.clone());
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
-        // All replicas serve and write at the same time, which the writes are designed for: no leader election.
-        let permit = Permit::new(Fence::open(), limiter.clone());
-        let controllers = Arc::new(ControllerCache::new());
-        let gate = request_gate(limiter);
-        let targets = TargetResolver::new(
-            client.clone(),
-            Arc::clone(&controllers),
-            gate,
-            CacheLifetimes::default(),
-        );
-        let stats = Arc::clone(&context.write_stats);
-        let registration = config
-            .registration
-            .clone()
-            .map(|wanted| WebhookConfigWriter::new(client.clone(), wanted, Arc::clone(&stats)));
-        Self {
-            config,
-            clock,
-            client,
-            liveness: context.liveness.clone(),
-            watch_factory: context.watch_factory.clone(),
-            source,
-            watches: Watches::new(),
-            stores: WatchStores::default(),
-            controllers,
-            targets,
-            permit,
-            keyring,
-            certificates: Certificates::default(),
-            registration,
-            self_check: SelfCheck::default(),
-            webhook_address,
-            metrics,
-            traffic: context.traffic.clone(),
-            write_stats: stats,
-            loop_watchdog: LoopWatchdog::default(),
-            quotas: Quotas::default(),
-            hpa_access: HpaAccess::default(),
-            draining: AtomicBool::new(false),
-        }
-    }
-
-    fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.self_check.webhook_address
     }
 
     async fn run_certificate_loop(self: Arc<Self>) {
         loop {
             self.loop_watchdog.tick();
-            self.reconcile_certificates().await;
+            self.certificates.reconcile(self.clock.now()).await;
             // Retry sooner while something is missing.
-            let is_complete = self.certificates.lock().last_error.is_none();
+            let is_complete = self.certificates.certificates.lock().last_error.is_none();
             let interval = self.config.certificates.interval;
             let pause = if is_complete { interval } else { interval.min(Duration::from_secs(2)) };
             tokio::time::sleep(pause).await;

@@ -13,7 +13,7 @@ use super::{
     observed::{Observed, ScaleError, ScaleValues},
     pod::Pod,
     pod_groups::ReadinessRules,
-    proposal_per_pod::{Calculator, UnchangedReason},
+    proposal::{Calculator, UnchangedReason},
     samples::{Answer, Fetched, MetricRequest},
     scale_rate::Rates,
     selector::Selector,

@@ -6,8 +6,7 @@ use serde::Serialize;
 use super::{
     error::{Cause, MetricError},
     labels::{Action, Computed, Failure},
-    proposal_from_value::Origin,
-    proposal_per_pod::{Calculator, Proposal},
+    proposal::{Calculator, Origin, Proposal},
     requests::RequestRules,
     samples::{self, Fetched, MetricRequest},
     selector::{Selector, as_in_messages},

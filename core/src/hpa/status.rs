@@ -6,7 +6,7 @@ use k8s_openapi::api::autoscaling::v2::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::{
-    proposal_per_pod::Proposal,
+    proposal::Proposal,
     spec::{Metric, Source},
 };
 use crate::types::{Quantity, quantity::Format};

@@ -20,18 +20,19 @@ impl Aggregate {
     }
 }
 
-impl ContainerHistory {
-    /// Returns the CPU usage and the memory peaks of the container, merged with the restored ones if necessary.
-    pub fn aggregate(&self, rules: &ModelRules) -> (Cow<'_, Histogram>, Cow<'_, Histogram>) {
-        let Some(restored) = &self.restored_aggregate else {
-            return (Cow::Borrowed(&self.cpu), Cow::Borrowed(&self.memory));
-        };
-        let mut aggregate = Aggregate {
-            cpu: Histogram::new(rules.cpu_histogram_config().buckets),
-            memory: Histogram::new(rules.memory_histogram_config().buckets),
-        };
-        aggregate.merge(&self.cpu, &self.memory, rules);
-        aggregate.merge(&restored.cpu, &restored.memory, rules);
-        (Cow::Owned(aggregate.cpu), Cow::Owned(aggregate.memory))
-    }
+/// Returns the CPU usage and the memory peaks of a container, merged with the restored ones if necessary.
+pub(super) fn merged<'a>(
+    history: &'a ContainerHistory,
+    rules: &ModelRules,
+) -> (Cow<'a, Histogram>, Cow<'a, Histogram>) {
+    let Some(restored) = &history.restored_aggregate else {
+        return (Cow::Borrowed(&history.cpu), Cow::Borrowed(&history.memory));
+    };
+    let mut merged = Aggregate {
+        cpu: Histogram::new(rules.cpu_histogram_config().buckets),
+        memory: Histogram::new(rules.memory_histogram_config().buckets),
+    };
+    merged.merge(&history.cpu, &history.memory, rules);
+    merged.merge(&restored.cpu, &restored.memory, rules);
+    (Cow::Owned(merged.cpu), Cow::Owned(merged.memory))
 }

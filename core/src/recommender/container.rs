@@ -1,19 +1,23 @@
 //! The history of one container of a VPA: ingests samples into a state of small, bounded size.
 
 use crate::{
-    history::{HalfLives, OomBump, ReplicaState, SampleStats, Throttling, snapshot::sample_rank},
+    history::{
+        HalfLives, OomBump, ReplicaState, SampleStats, Snapshot, Throttling, snapshot::sample_rank,
+    },
     types::Time,
 };
 use std::time::Duration;
 
 use super::{
-    aggregate::Aggregate,
+    aggregate::{self, Aggregate},
     explanation::Basis,
     histogram::Histogram,
     histogram::HistogramConfig,
-    memory_window::{self, MemorySource, SampleRejected},
+    memory_window::{self, LargestReplicaPeaks, MemorySource, SampleRejected, find, index_or_add},
     model_settings::ModelRules,
+    oom::{OomKill, latest_bump},
     policy::Overrides,
+    snapshot_conv::{self, InvalidSnapshot},
 };
 use crate::types::{
     compat::Fix,
@@ -53,13 +57,6 @@ pub struct ContainerHistory {
     pub(super) restored_aggregate: Option<Box<Aggregate>>,
 }
 
-/// The peaks of the largest replica of each window.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct LargestReplicaPeaks {
-    pub(super) peaks: Histogram,
-    pub(super) window: ReplicaState,
-}
-
 impl ContainerHistory {
     /// Creates an empty history.
     pub fn new(created: Time, rules: &ModelRules) -> Self {
@@ -96,7 +93,8 @@ impl ContainerHistory {
             return Err(SampleRejected::Negative);
         }
         self.adopt_half_lives(at, rules);
-        let replica = find_or_add(&mut self.replicas, replica);
+        let index = index_or_add(&mut self.replicas, replica);
+        let replica = &mut self.replicas[index];
         if replica.last_cpu.is_some_and(|last| at <= last) {
             return Err(SampleRejected::OutOfOrder);
         }
@@ -114,7 +112,48 @@ impl ContainerHistory {
         usage: Bytes,
         rules: &ModelRules,
     ) -> Result<(), SampleRejected> {
-        self.add_memory_amount(replica, at, usage, MemorySource::Usage, rules).map(drop)
+        self.adopt_half_lives(at, rules);
+        let index = index_or_add(&mut self.replicas, replica);
+        self.add_memory_amount_at(index, at, usage, MemorySource::Usage, rules).map(drop)
+    }
+
+    /// Records an OOM kill: adds a bumped memory amount. Returns that amount.
+    pub fn record_oom(
+        &mut self,
+        replica: &str,
+        at: Time,
+        kill: OomKill,
+        rules: &ModelRules,
+    ) -> Result<Bytes, SampleRejected> {
+        let bump = kill.bump(at, find(&self.replicas, replica), self.bump, rules)?;
+        let counted = Bytes(bump.counted);
+        self.adopt_half_lives(at, rules);
+        let index = index_or_add(&mut self.replicas, replica);
+        let is_peak = self.add_memory_amount_at(index, at, counted, MemorySource::Bump, rules)?;
+        let replica = &mut self.replicas[index];
+        replica.last_kill = replica.last_kill.max(Some(at));
+        if is_peak {
+            self.bump = Some(latest_bump(self.bump, bump, rules));
+        }
+        Ok(counted)
+    }
+
+    /// Whether an OOM kill in a pod's status is already part of this history. A stored history without pods does not tell:
+    /// then a kill is new if its window was still open when the history was saved, because checkpoints leave out open
+    /// windows.
+    pub fn has_recorded_oom(&self, replica: &str, at: Time, rules: &ModelRules) -> bool {
+        match find(&self.replicas, replica) {
+            Some(replica) => replica.last_kill.is_some_and(|last| at <= last),
+            None => {
+                let closed = self.cpu_samples.last.map(|last| last.earlier(rules.interval));
+                self.restored && closed.is_some_and(|closed| at <= closed)
+            }
+        }
+    }
+
+    /// Whether an OOM kill of this pod was counted.
+    pub fn has_oom_of(&self, replica: &str) -> bool {
+        find(&self.replicas, replica).is_some_and(|replica| replica.last_kill.is_some())
     }
 
     /// Records that a live pod has this container.
@@ -138,7 +177,7 @@ impl ContainerHistory {
 
     /// Whether this pod has state.
     pub fn has_replica(&self, name: &str) -> bool {
-        self.replicas.binary_search_by(|replica| (*replica.name).cmp(name)).is_ok()
+        find(&self.replicas, name).is_some()
     }
 
     /// The pods with state.
@@ -194,6 +233,21 @@ impl ContainerHistory {
         self.throttling.take().is_some()
     }
 
+    /// Returns the complete history as of `now`.
+    pub fn to_snapshot(&self, now: Time, rules: &ModelRules) -> Snapshot {
+        snapshot_conv::to_snapshot(self, now, rules)
+    }
+
+    /// Restores a history from a snapshot. In upstream mode it is restored as from a checkpoint: without open windows, with
+    /// weights as ten-thousandths of the largest, and times in whole seconds.
+    pub fn from_snapshot(
+        snapshot: &Snapshot,
+        now: Time,
+        rules: &ModelRules,
+    ) -> Result<Self, InvalidSnapshot> {
+        snapshot_conv::from_snapshot(snapshot, now, rules)
+    }
+
     /// Whether it was built from single samples of a storage.
     pub fn is_built_from_samples(&self) -> bool {
         self.built_from_samples
@@ -220,7 +274,7 @@ impl ContainerHistory {
             let empty = histogram.is_empty(config.buckets);
             (!empty).then(|| histogram.percentile(config.buckets, 1.0))
         };
-        let (cpu, memory) = self.aggregate(rules);
+        let (cpu, memory) = aggregate::merged(self, rules);
         (top(&cpu, rules.cpu_histogram_config()), top(&memory, rules.memory_histogram_config()))
     }
 
@@ -287,24 +341,9 @@ impl ContainerHistory {
             restored.cpu.change_half_life(cpu, new_cpu, now);
             restored.memory.change_half_life(memory, new_memory, now);
         }
-        if let Some(LargestReplicaPeaks { peaks, window }) = self.largest_replica.as_deref_mut() {
-            memory_window::remove_open_peaks(peaks, memory, std::slice::from_ref(window));
-            peaks.change_half_life(memory, new_memory, now);
-            memory_window::restore_open_peaks(peaks, new_memory, std::slice::from_ref(window));
+        if let Some(largest) = self.largest_replica.as_deref_mut() {
+            largest.change_half_life(memory, new_memory, now);
         }
-    }
-
-    pub(super) fn add_memory_amount(
-        &mut self,
-        replica: &str,
-        at: Time,
-        usage: Bytes,
-        source: MemorySource,
-        rules: &ModelRules,
-    ) -> Result<bool, SampleRejected> {
-        self.adopt_half_lives(at, rules);
-        let index = replica_index(&mut self.replicas, replica);
-        self.add_memory_amount_at(index, at, usage, source, rules)
     }
 
     /// Adds memory to the pod at this index; the half-lives must be up to date.
@@ -316,58 +355,18 @@ impl ContainerHistory {
         source: MemorySource,
         rules: &ModelRules,
     ) -> Result<bool, SampleRejected> {
-        let (config, sample) = (rules.memory_histogram_config(), (at, usage, source));
+        let sample = (at, usage, source);
         let (replica, peaks) = (&mut self.replicas[index], &mut self.memory);
-        let counts = memory_window::add_to_window(
-            replica,
-            peaks,
-            config,
-            rules.interval,
-            rules.fixes,
-            sample,
-        )?;
+        let counts = memory_window::add_to_window(replica, peaks, sample, rules)?;
         count_sample(&mut self.memory_samples, at);
         if rules.per_replica_peaks {
             let largest = self.largest_replica.get_or_insert_with(|| {
-                Box::new(LargestReplicaPeaks {
-                    peaks: Histogram::new(config.buckets),
-                    window: memory_window::new_replica("*"),
-                })
+                Box::new(LargestReplicaPeaks::new(rules.memory_histogram_config()))
             });
-            // Samples of different replicas arrive in any order, so only the window itself orders them.
-            largest.window.last_memory = None;
-            let LargestReplicaPeaks { peaks, window } = &mut **largest;
-            memory_window::add_to_window(
-                window,
-                peaks,
-                config,
-                rules.interval,
-                rules.fixes,
-                sample,
-            )?;
+            largest.add(sample, rules)?;
         }
         Ok(counts)
     }
-}
-
-/// Returns the index of a replica, adding it if necessary. Replicas are sorted by name for binary search.
-pub(super) fn replica_index(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
-    replicas.binary_search_by(|replica| (*replica.name).cmp(name)).unwrap_or_else(|index| {
-        if replicas.len() < 8 {
-            replicas.reserve_exact(1);
-        }
-        replicas.insert(index, memory_window::new_replica(name));
-        index
-    })
-}
-
-/// Returns the replica of this name, adding it if necessary.
-pub(super) fn find_or_add<'a>(
-    replicas: &'a mut Vec<ReplicaState>,
-    name: &str,
-) -> &'a mut ReplicaState {
-    let index = replica_index(replicas, name);
-    &mut replicas[index]
 }
 
 fn count_sample(stats: &mut SampleStats, at: Time) {

@@ -7,6 +7,7 @@ use crate::types::Time;
 use super::{
     container::ContainerHistory,
     early_samples::{EarlySamples, exceeds_max_pods},
+    merging::merge,
     model_settings::{ModelRules, Settings},
     vpa_settings::VpaSettings,
 };
@@ -91,7 +92,7 @@ impl History {
             Ok(index) if self.containers[index].1.restored => return RestoreResult::AlreadyLoaded,
             Ok(index) => {
                 let early = self.early_samples.for_container(&name);
-                self.containers[index].1.merge(&stored, early, rules);
+                merge(&mut self.containers[index].1, &stored, early, rules);
             }
             Err(index) => self.containers.insert(index, (name, stored)),
         }
@@ -110,7 +111,7 @@ impl History {
             return RestoreResult::Expired;
         }
         match self.find(&name) {
-            Ok(index) => self.containers[index].1.merge(&missed, std::iter::empty(), rules),
+            Ok(index) => merge(&mut self.containers[index].1, &missed, std::iter::empty(), rules),
             Err(index) => self.containers.insert(index, (name, missed)),
         }
         RestoreResult::Merged

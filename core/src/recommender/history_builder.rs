@@ -262,9 +262,9 @@ impl ContainerBuilder {
         let report = |result| report(SampleResult::from_result(result));
         match batch.gauge {
             UsageMetric::Cpu => {
-                history.add_cpu_spans(span, (&mut self.cpu, decay_cache), rules, report);
+                span.add_cpu_to(history, (&mut self.cpu, decay_cache), rules, report);
             }
-            UsageMetric::Memory => history.add_memory_spans(span, &mut self.memory, rules, report),
+            UsageMetric::Memory => span.add_memory_to(history, &mut self.memory, rules, report),
         }
         self.prune_if_crowded(batch.replica);
     }

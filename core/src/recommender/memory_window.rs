@@ -1,15 +1,13 @@
 //! Memory peaks: for each pod only the largest usage of a window (24 h by default) counts, and a larger one replaces it
 //! while the window is open.
 
-use std::time::Duration;
-
 use crate::{history::ReplicaState, types::Time};
 
-use super::histogram::{Histogram, HistogramConfig};
-use crate::types::{
-    compat::{Fix, Fixes},
-    units::Bytes,
+use super::{
+    histogram::{Histogram, HistogramConfig},
+    model_settings::ModelRules,
 };
+use crate::types::{compat::Fix, units::Bytes};
 
 /// Weight of one memory peak.
 pub const PEAK_WEIGHT: f64 = 1.0;
@@ -61,17 +59,68 @@ pub fn open_peak(replica: &ReplicaState) -> Option<i64> {
     replica.usage_peak.max(replica.bump_peak)
 }
 
+/// Returns the replica of this name. Replicas are sorted by name for binary search.
+pub fn find<'a>(replicas: &'a [ReplicaState], name: &str) -> Option<&'a ReplicaState> {
+    let index = replicas.binary_search_by(|replica| (*replica.name).cmp(name));
+    index.ok().map(|index| &replicas[index])
+}
+
+/// Returns the index of a replica, adding it if necessary.
+pub fn index_or_add(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
+    replicas.binary_search_by(|replica| (*replica.name).cmp(name)).unwrap_or_else(|index| {
+        if replicas.len() < 8 {
+            replicas.reserve_exact(1);
+        }
+        replicas.insert(index, new_replica(name));
+        index
+    })
+}
+
+/// The peaks of the largest replica of each window.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct LargestReplicaPeaks {
+    pub(super) peaks: Histogram,
+    pub(super) window: ReplicaState,
+}
+
+impl LargestReplicaPeaks {
+    pub(super) fn new(config: HistogramConfig<'_>) -> Self {
+        Self { peaks: Histogram::new(config.buckets), window: new_replica("*") }
+    }
+
+    /// Adds a memory amount of any replica.
+    pub(super) fn add(
+        &mut self,
+        sample: (Time, Bytes, MemorySource),
+        rules: &ModelRules,
+    ) -> Result<bool, SampleRejected> {
+        // Samples of different replicas arrive in any order, so only the window itself orders them.
+        self.window.last_memory = None;
+        add_to_window(&mut self.window, &mut self.peaks, sample, rules)
+    }
+
+    pub(super) fn change_half_life(
+        &mut self,
+        from: HistogramConfig<'_>,
+        to: HistogramConfig<'_>,
+        now: Time,
+    ) {
+        let open = std::slice::from_ref(&self.window);
+        remove_open_peaks(&mut self.peaks, from, open);
+        self.peaks.change_half_life(from, to, now);
+        restore_open_peaks(&mut self.peaks, to, open);
+    }
+}
+
 /// Adds a memory amount of a replica to its window, and to the histogram if it is the largest of the window so far.
 /// Returns whether it is.
 pub fn add_to_window(
     replica: &mut ReplicaState,
     peaks: &mut Histogram,
-    config: HistogramConfig<'_>,
-    interval: Duration,
-    fixes: Fixes,
-    sample: (Time, Bytes, MemorySource),
+    (at, Bytes(usage), source): (Time, Bytes, MemorySource),
+    rules: &ModelRules,
 ) -> Result<bool, SampleRejected> {
-    let (at, Bytes(usage), source) = sample;
+    let (config, fixes) = (rules.memory_histogram_config(), rules.fixes);
     if usage < 0 {
         return Err(SampleRejected::Negative);
     }
@@ -105,7 +154,7 @@ pub fn add_to_window(
             Some(_) => false,
         }
     } else {
-        let interval = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
+        let interval = i64::try_from(rules.interval.as_nanos()).unwrap_or(i64::MAX).max(1);
         let elapsed = at.nanos_since(end);
         let windows = elapsed / interval + 1;
         let end = Time::from_nanos(end.as_nanos().saturating_add(windows.saturating_mul(interval)));

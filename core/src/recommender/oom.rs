@@ -5,11 +5,7 @@ use crate::{
     types::Time,
 };
 
-use super::{
-    container::{ContainerHistory, find_or_add},
-    memory_window::{MemorySource, SampleRejected},
-    model_settings::ModelRules,
-};
+use super::{memory_window::SampleRejected, model_settings::ModelRules};
 use crate::types::{compat::Fix, units::Bytes};
 
 /// An OOM kill of a container.
@@ -24,83 +20,54 @@ pub struct OomKill {
     pub usage: Option<Bytes>,
 }
 
-impl ContainerHistory {
-    /// Records an OOM kill: adds a bumped memory amount. Returns that amount.
-    pub fn record_oom(
-        &mut self,
-        replica: &str,
+impl OomKill {
+    /// Returns the bump that results from the kill of a replica at this time; `last` is the previous one.
+    pub(super) fn bump(
+        self,
         at: Time,
-        kill: OomKill,
+        replica: Option<&ReplicaState>,
+        last: Option<OomBump>,
         rules: &ModelRules,
-    ) -> Result<Bytes, SampleRejected> {
-        if kill.request.0 < 0 || kill.usage.is_some_and(|usage| usage.0 < 0) {
+    ) -> Result<OomBump, SampleRejected> {
+        if self.request.0 < 0 || self.usage.is_some_and(|usage| usage.0 < 0) {
             return Err(SampleRejected::Negative);
         }
-        let replica_state = find_or_add(&mut self.replicas, replica);
-        if replica_state.last_memory.is_some_and(|last| at < last.earlier(rules.interval)) {
+        let last_memory = replica.and_then(|replica| replica.last_memory);
+        if last_memory.is_some_and(|last| at < last.earlier(rules.interval)) {
             return Err(SampleRejected::TooOld);
         }
-        let peak = replica_state.usage_peak.unwrap_or(0);
-        let base = self.observed_need(at, kill, rules).0.max(peak);
+        let peak = replica.and_then(|replica| replica.usage_peak).unwrap_or(0);
+        let base = self.observed_need(at, last, rules).0.max(peak);
         let added = base.saturating_add(Bytes::from_f64(rules.oom_min_bump).0);
         let counted = added.max(Bytes(base).scale(rules.oom_ratio).0);
-        let is_peak =
-            self.add_memory_amount(replica, at, Bytes(counted), MemorySource::Bump, rules)?;
-        let replica_state = find_or_add(&mut self.replicas, replica);
-        replica_state.last_kill = replica_state.last_kill.max(Some(at));
-        if is_peak {
-            self.record_bump(OomBump { at, base, counted }, rules);
-        }
-        Ok(Bytes(counted))
-    }
-
-    /// Whether an OOM kill in a pod's status is already part of this history. A stored history without pods does not tell:
-    /// then a kill is new if its window was still open when the history was saved, because checkpoints leave out open
-    /// windows.
-    pub fn has_recorded_oom(&self, replica: &str, at: Time, rules: &ModelRules) -> bool {
-        let index = self.replicas.binary_search_by(|state| (*state.name).cmp(replica));
-        match index.ok().map(|index| &self.replicas[index]) {
-            Some(ReplicaState { last_kill: Some(last), .. }) => at <= *last,
-            Some(_) => false,
-            None => {
-                let closed = self.cpu_samples.last.map(|last| last.earlier(rules.interval));
-                self.restored && closed.is_some_and(|closed| at <= closed)
-            }
-        }
-    }
-
-    /// Whether an OOM kill of this pod was counted.
-    pub fn has_oom_of(&self, replica: &str) -> bool {
-        let index = self.replicas.binary_search_by(|state| (*state.name).cmp(replica));
-        index.is_ok_and(|index| self.replicas[index].last_kill.is_some())
-    }
-
-    /// Keeps the largest bump that is not too old.
-    pub(super) fn record_bump(&mut self, bump: OomBump, rules: &ModelRules) {
-        let keeps_existing = self.bump.is_some_and(|existing| {
-            bump.at < existing.at.later(rules.memory_span()) && existing.counted > bump.counted
-        });
-        if !keeps_existing {
-            let at = self.bump.map_or(bump.at, |existing| existing.at.max(bump.at));
-            self.bump = Some(OomBump { at, ..bump });
-        }
+        Ok(OomBump { at, base, counted })
     }
 
     /// The memory that the container needed according to the OOM kill, without bumps. Without a limit, the container was
     /// killed because the node ran out of memory, whatever it used. Then a request that an earlier bump raised is no
     /// evidence, and the base of that bump is used.
-    fn observed_need(&self, at: Time, kill: OomKill, rules: &ModelRules) -> Bytes {
-        if let Some(usage) = kill.usage {
+    fn observed_need(self, at: Time, last: Option<OomBump>, rules: &ModelRules) -> Bytes {
+        if let Some(usage) = self.usage {
             return usage;
         }
-        let bump = self.bump.filter(|bump| {
+        let bump = last.filter(|bump| {
             rules.fixes.has(Fix::OomBumpRestsOnObservation)
-                && kill.limit.is_none()
+                && self.limit.is_none()
                 && at < bump.at.later(rules.memory_span())
-                && kill.request.0 <= max_request_for_bump(*bump, rules)
+                && self.request.0 <= max_request_for_bump(*bump, rules)
         });
-        bump.map_or(kill.request, |bump| Bytes(kill.request.0.min(bump.base)))
+        bump.map_or(self.request, |bump| Bytes(self.request.0.min(bump.base)))
     }
+}
+
+/// Returns the larger bump, unless it is too old, with the time of the later one.
+pub(super) fn latest_bump(last: Option<OomBump>, bump: OomBump, rules: &ModelRules) -> OomBump {
+    let Some(last) = last else { return bump };
+    let is_recent = bump.at < last.at.later(rules.memory_span());
+    if is_recent && last.counted > bump.counted {
+        return last;
+    }
+    OomBump { at: last.at.max(bump.at), ..bump }
 }
 
 /// The largest request that can result from recommending a bump: one bucket of tolerance for rounding, and the margin.

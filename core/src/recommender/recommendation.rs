@@ -6,6 +6,7 @@ use crate::types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    aggregate,
     container::ContainerHistory,
     estimate::{
         EstimatorChain, PercentileReading, Resource, ResourceEstimate, confidence_evidence,
@@ -120,7 +121,7 @@ impl Estimator<'_> {
         let tuning = self.tuning();
         let shares = percentile_shares(&settings.cpu, tuning.cpu_percentile);
         let buckets = rules.cpu_histogram_config().buckets;
-        let values = container.aggregate(rules).0.percentiles(buckets, shares);
+        let values = aggregate::merged(container, rules).0.percentiles(buckets, shares);
         let readings = percentile_readings(shares, values, None);
         let floor = tuning.cpu_floor.map(|floor| floor.0);
         let chain = EstimatorChain {
@@ -166,7 +167,7 @@ impl Estimator<'_> {
         let tuning = self.tuning();
         let buckets = rules.memory_histogram_config().buckets;
         let shares = percentile_shares(&settings.memory, tuning.memory_percentile);
-        let values = container.aggregate(rules).1.percentiles(buckets, shares);
+        let values = aggregate::merged(container, rules).1.percentiles(buckets, shares);
         let largest = container.largest_replica.as_ref().filter(|_| settings.per_replica_peaks);
         let largest = largest.map(|largest| largest.peaks.percentiles(buckets, shares));
         // The confidence in memory also uses CPU samples, unless there are almost none.

@@ -8,9 +8,9 @@ use crate::{
 };
 
 use super::{
-    container::{CPU_WEIGHT, ContainerHistory, earliest, replica_index},
+    container::{CPU_WEIGHT, ContainerHistory, earliest},
     decay_cache::DecayCache,
-    memory_window::{MemorySource, SampleRejected},
+    memory_window::{MemorySource, SampleRejected, index_or_add},
     model_settings::ModelRules,
 };
 use crate::types::units::{Bytes, MilliCpu};
@@ -63,6 +63,79 @@ impl SampleSpan<'_> {
             return Err(SampleRejected::Negative);
         }
         Ok(())
+    }
+
+    /// Adds CPU usage of a pod, span by span, and calls `report` with each result. Anything before the last sample of the
+    /// pod, or before `known_until`, is already part of the history.
+    pub(super) fn add_cpu_to(
+        self,
+        history: &mut ContainerHistory,
+        (carry, decay_cache): (&mut SpanCarry, &mut DecayCache),
+        rules: &ModelRules,
+        mut report: impl FnMut(Result<(), SampleRejected>),
+    ) {
+        let (config, mut splitter) = (rules.cpu_histogram_config(), SpanSplitter::for_span(self));
+        let mut index = None;
+        let mut add = |at, cores| {
+            self.check(at, cores)?;
+            let index = *index.get_or_insert_with(|| {
+                history.adopt_half_lives(at, rules);
+                index_or_add(&mut history.replicas, self.batch.replica)
+            });
+            let replica = &mut history.replicas[index];
+            let last = replica.last_cpu.max(self.known_until);
+            if last.is_some_and(|last| at <= last) {
+                return Err(SampleRejected::OutOfOrder);
+            }
+            replica.last_cpu = Some(at);
+            let (usage, parts) = (MilliCpu::from_measured(cores), splitter.split(at, last));
+            for at in parts.times() {
+                let weight = CPU_WEIGHT * parts.weight;
+                history.cpu.add_with_cache(config, usage.as_cores(), weight, at, decay_cache);
+            }
+            parts.count_into(&mut history.cpu_samples, carry);
+            Ok(())
+        };
+        for &(at, cores) in self.batch.points {
+            report(add(at, cores));
+        }
+    }
+
+    /// Adds memory peaks of a pod, span by span, and calls `report` with each result.
+    pub(super) fn add_memory_to(
+        self,
+        history: &mut ContainerHistory,
+        carry: &mut SpanCarry,
+        rules: &ModelRules,
+        mut report: impl FnMut(Result<(), SampleRejected>),
+    ) {
+        let mut splitter = SpanSplitter::for_span(self);
+        let mut index = None;
+        let mut add = |at, bytes| {
+            self.check(at, bytes)?;
+            let index = *index
+                .get_or_insert_with(|| index_or_add(&mut history.replicas, self.batch.replica));
+            if self.known_until.is_some_and(|known| at <= known) {
+                return Err(SampleRejected::OutOfOrder);
+            }
+            history.adopt_half_lives(at, rules);
+            let (last, stats) = (history.replicas[index].last_memory, history.memory_samples);
+            history.add_memory_amount_at(
+                index,
+                at,
+                Bytes::from_f64(bytes),
+                MemorySource::Usage,
+                rules,
+            )?;
+            history.memory_samples = stats;
+            splitter
+                .split(at, last.max(self.known_until))
+                .count_into(&mut history.memory_samples, carry);
+            Ok(())
+        };
+        for &(at, bytes) in self.batch.points {
+            report(add(at, bytes));
+        }
     }
 }
 
@@ -128,81 +201,6 @@ impl SpanSamples {
         stats.count = stats.count.saturating_add(whole.unsigned_abs());
         stats.first = earliest(stats.first, Some(self.first()));
         stats.last = stats.last.max(Some(self.at));
-    }
-}
-
-impl ContainerHistory {
-    /// Adds CPU usage of a pod, span by span, and calls `report` with each result. Anything before the last sample of the
-    /// pod, or before `known_until`, is already part of the history.
-    pub(super) fn add_cpu_spans(
-        &mut self,
-        span: SampleSpan<'_>,
-        (carry, decay_cache): (&mut SpanCarry, &mut DecayCache),
-        rules: &ModelRules,
-        mut report: impl FnMut(Result<(), SampleRejected>),
-    ) {
-        let (config, mut splitter) = (rules.cpu_histogram_config(), SpanSplitter::for_span(span));
-        let mut index = None;
-        let mut add = |at, cores| {
-            span.check(at, cores)?;
-            let index = *index.get_or_insert_with(|| {
-                self.adopt_half_lives(at, rules);
-                replica_index(&mut self.replicas, span.batch.replica)
-            });
-            let replica = &mut self.replicas[index];
-            let last = replica.last_cpu.max(span.known_until);
-            if last.is_some_and(|last| at <= last) {
-                return Err(SampleRejected::OutOfOrder);
-            }
-            replica.last_cpu = Some(at);
-            let (usage, parts) = (MilliCpu::from_measured(cores), splitter.split(at, last));
-            for at in parts.times() {
-                let weight = CPU_WEIGHT * parts.weight;
-                self.cpu.add_with_cache(config, usage.as_cores(), weight, at, decay_cache);
-            }
-            parts.count_into(&mut self.cpu_samples, carry);
-            Ok(())
-        };
-        for &(at, cores) in span.batch.points {
-            report(add(at, cores));
-        }
-    }
-
-    /// Adds memory peaks of a pod, span by span, and calls `report` with each result.
-    pub(super) fn add_memory_spans(
-        &mut self,
-        span: SampleSpan<'_>,
-        carry: &mut SpanCarry,
-        rules: &ModelRules,
-        mut report: impl FnMut(Result<(), SampleRejected>),
-    ) {
-        let mut splitter = SpanSplitter::for_span(span);
-        let mut index = None;
-        let mut add = |at, bytes| {
-            span.check(at, bytes)?;
-            let index =
-                *index.get_or_insert_with(|| replica_index(&mut self.replicas, span.batch.replica));
-            if span.known_until.is_some_and(|known| at <= known) {
-                return Err(SampleRejected::OutOfOrder);
-            }
-            self.adopt_half_lives(at, rules);
-            let (last, stats) = (self.replicas[index].last_memory, self.memory_samples);
-            self.add_memory_amount_at(
-                index,
-                at,
-                Bytes::from_f64(bytes),
-                MemorySource::Usage,
-                rules,
-            )?;
-            self.memory_samples = stats;
-            splitter
-                .split(at, last.max(span.known_until))
-                .count_into(&mut self.memory_samples, carry);
-            Ok(())
-        };
-        for &(at, bytes) in span.batch.points {
-            report(add(at, bytes));
-        }
     }
 }
 

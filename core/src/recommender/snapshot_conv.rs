@@ -9,11 +9,11 @@ use crate::{
 };
 
 use super::{
-    aggregate::Aggregate,
+    aggregate::{self, Aggregate},
     buckets::Buckets,
-    container::{ContainerHistory, LargestReplicaPeaks},
+    container::ContainerHistory,
     histogram::{Histogram, HistogramConfig},
-    memory_window,
+    memory_window::{self, LargestReplicaPeaks},
     model_settings::ModelRules,
 };
 use crate::types::compat::Fix;
@@ -28,105 +28,98 @@ pub struct InvalidSnapshot {
     pub why: String,
 }
 
-impl ContainerHistory {
-    /// Returns the complete history as of `now`.
-    pub fn to_snapshot(&self, now: Time, rules: &ModelRules) -> Snapshot {
-        let (_, config) = self.histogram_configs(rules);
-        let (cpu, memory) = self.aggregate(rules);
-        let mut closed = memory.clone().into_owned();
-        let open = memory_window::subtract_open(&mut closed, config, &self.replicas, now);
-        let standard = |histogram: &Histogram, buckets: fn(BucketScheme) -> &'static Buckets| {
-            let rebucketed =
-                histogram.rebucketed(buckets(rules.scheme), buckets(BucketScheme::Standard));
-            rebucketed.to_weights(BucketScheme::Standard)
-        };
-        let (cpu_standard, memory_closed) = match rules.scheme {
-            BucketScheme::Standard => {
-                (None, open.then(|| closed.to_weights(BucketScheme::Standard)))
-            }
-            BucketScheme::Fine => {
-                (Some(standard(&cpu, Buckets::cpu)), Some(standard(&closed, Buckets::memory)))
-            }
-        };
-        Snapshot {
-            owner: self.owner.clone(),
-            cpu: cpu.to_weights(rules.scheme),
-            memory: memory.to_weights(rules.scheme),
-            cpu_standard,
-            memory_closed,
-            fleet: self
-                .largest_replica
-                .as_ref()
-                .map(|largest| largest.peaks.to_weights(rules.scheme)),
-            fleet_window: self.largest_replica.as_ref().map(|largest| largest.window.clone()),
-            cpu_seen: self.cpu_samples,
-            memory_seen: self.memory_samples,
-            half_lives: Some(self.half_lives),
-            created: Some(self.created),
-            last_alive: self.last_alive,
-            replicas: self.replicas.clone(),
-            bump: self.bump,
-            throttling: self.throttling.as_deref().copied(),
-            bootstrapped: self.bootstrapped,
+/// Returns the complete history as of `now`.
+pub(super) fn to_snapshot(history: &ContainerHistory, now: Time, rules: &ModelRules) -> Snapshot {
+    let (_, config) = history.histogram_configs(rules);
+    let (cpu, memory) = aggregate::merged(history, rules);
+    let mut closed = memory.clone().into_owned();
+    let open = memory_window::subtract_open(&mut closed, config, &history.replicas, now);
+    let standard = |histogram: &Histogram, buckets: fn(BucketScheme) -> &'static Buckets| {
+        let rebucketed =
+            histogram.rebucketed(buckets(rules.scheme), buckets(BucketScheme::Standard));
+        rebucketed.to_weights(BucketScheme::Standard)
+    };
+    let (cpu_standard, memory_closed) = match rules.scheme {
+        BucketScheme::Standard => (None, open.then(|| closed.to_weights(BucketScheme::Standard))),
+        BucketScheme::Fine => {
+            (Some(standard(&cpu, Buckets::cpu)), Some(standard(&closed, Buckets::memory)))
         }
+    };
+    Snapshot {
+        owner: history.owner.clone(),
+        cpu: cpu.to_weights(rules.scheme),
+        memory: memory.to_weights(rules.scheme),
+        cpu_standard,
+        memory_closed,
+        fleet: history
+            .largest_replica
+            .as_ref()
+            .map(|largest| largest.peaks.to_weights(rules.scheme)),
+        fleet_window: history.largest_replica.as_ref().map(|largest| largest.window.clone()),
+        cpu_seen: history.cpu_samples,
+        memory_seen: history.memory_samples,
+        half_lives: Some(history.half_lives),
+        created: Some(history.created),
+        last_alive: history.last_alive,
+        replicas: history.replicas.clone(),
+        bump: history.bump,
+        throttling: history.throttling.as_deref().copied(),
+        bootstrapped: history.bootstrapped,
     }
+}
 
-    /// Restores a history from a snapshot. In upstream mode it is restored as from a checkpoint: without open windows, with
-    /// weights as ten-thousandths of the largest, and times in whole seconds.
-    pub fn from_snapshot(
-        snapshot: &Snapshot,
-        now: Time,
-        rules: &ModelRules,
-    ) -> Result<Self, InvalidSnapshot> {
-        let windows_survive = rules.fixes.has(Fix::MemoryWindowsSurviveRestart);
-        let exact = rules.fixes.has(Fix::ExactWeightsSurviveRestart);
-        let mut replicas =
-            if windows_survive { known_replicas(snapshot, now, rules) } else { Vec::new() };
-        let memory = match &snapshot.memory_closed {
-            Some(closed) if !windows_survive => closed,
-            _ => &snapshot.memory,
-        };
-        let restore = HistogramRestore { now, rules, exact };
-        let mut history = Self::new(snapshot.created.unwrap_or(now).min(now), rules);
-        // A checkpoint does not have its half-lives; upstream assumes those of the flags.
-        let half_lives =
-            snapshot.half_lives.filter(|_| exact).unwrap_or_else(|| rules.half_lives());
-        history.half_lives = half_lives;
-        let (cpu_config, memory_config) = history.histogram_configs(rules);
-        let cpu = restore.histogram("cpu", &snapshot.cpu, Buckets::cpu, cpu_config, &[])?;
-        let memory =
-            restore.histogram("memory", memory, Buckets::memory, memory_config, &replicas)?;
-        if exact || windows_survive {
-            (history.cpu, history.memory) = (cpu, memory);
-        } else {
-            history.restored_aggregate = Some(Box::new(Aggregate { cpu, memory }));
-        }
-        if let (Some(peaks), Some(window), true) =
-            (&snapshot.fleet, &snapshot.fleet_window, rules.per_replica_peaks)
-        {
-            let open = std::slice::from_ref(window);
-            let peaks = restore.histogram("fleet", peaks, Buckets::memory, memory_config, open)?;
-            history.largest_replica =
-                Some(Box::new(LargestReplicaPeaks { peaks, window: window.clone() }));
-        }
-        history.owner.clone_from(&snapshot.owner);
-        history.cpu_samples = snapshot.cpu_seen;
-        history.memory_samples = snapshot.memory_seen;
-        if !exact {
-            history.cpu_samples = truncate_to_seconds(history.cpu_samples);
-        }
-        history.last_alive = snapshot.last_alive;
-        history.throttling = snapshot.throttling.map(Box::new);
-        if windows_survive {
-            replicas.shrink_to_fit();
-            history.replicas = replicas;
-            history.bump = snapshot.bump;
-        }
-        history.bootstrapped = snapshot.bootstrapped;
-        history.restored = true;
-        history.adopt_half_lives(now, rules);
-        Ok(history)
+/// Restores a history as of `now`.
+pub(super) fn from_snapshot(
+    snapshot: &Snapshot,
+    now: Time,
+    rules: &ModelRules,
+) -> Result<ContainerHistory, InvalidSnapshot> {
+    let windows_survive = rules.fixes.has(Fix::MemoryWindowsSurviveRestart);
+    let exact = rules.fixes.has(Fix::ExactWeightsSurviveRestart);
+    let mut replicas =
+        if windows_survive { known_replicas(snapshot, now, rules) } else { Vec::new() };
+    let memory = match &snapshot.memory_closed {
+        Some(closed) if !windows_survive => closed,
+        _ => &snapshot.memory,
+    };
+    let restore = HistogramRestore { now, rules, exact };
+    let mut history = ContainerHistory::new(snapshot.created.unwrap_or(now).min(now), rules);
+    // A checkpoint does not have its half-lives; upstream assumes those of the flags.
+    let half_lives = snapshot.half_lives.filter(|_| exact).unwrap_or_else(|| rules.half_lives());
+    history.half_lives = half_lives;
+    let (cpu_config, memory_config) = history.histogram_configs(rules);
+    let cpu = restore.histogram("cpu", &snapshot.cpu, Buckets::cpu, cpu_config, &[])?;
+    let memory = restore.histogram("memory", memory, Buckets::memory, memory_config, &replicas)?;
+    if exact || windows_survive {
+        (history.cpu, history.memory) = (cpu, memory);
+    } else {
+        history.restored_aggregate = Some(Box::new(Aggregate { cpu, memory }));
     }
+    if let (Some(peaks), Some(window), true) =
+        (&snapshot.fleet, &snapshot.fleet_window, rules.per_replica_peaks)
+    {
+        let open = std::slice::from_ref(window);
+        let peaks = restore.histogram("fleet", peaks, Buckets::memory, memory_config, open)?;
+        history.largest_replica =
+            Some(Box::new(LargestReplicaPeaks { peaks, window: window.clone() }));
+    }
+    history.owner.clone_from(&snapshot.owner);
+    history.cpu_samples = snapshot.cpu_seen;
+    history.memory_samples = snapshot.memory_seen;
+    if !exact {
+        history.cpu_samples = truncate_to_seconds(history.cpu_samples);
+    }
+    history.last_alive = snapshot.last_alive;
+    history.throttling = snapshot.throttling.map(Box::new);
+    if windows_survive {
+        replicas.shrink_to_fit();
+        history.replicas = replicas;
+        history.bump = snapshot.bump;
+    }
+    history.bootstrapped = snapshot.bootstrapped;
+    history.restored = true;
+    history.adopt_half_lives(now, rules);
+    Ok(history)
 }
 
 /// Returns the pods of a snapshot, sorted by name and deduplicated. Drops pods whose window ends later than is possible,

@@ -2,7 +2,11 @@
 
 use crate::types::Time;
 
-use super::{band::Band, converge::Convergence, propose::Proposal, spec::EffectiveSpec};
+use super::{
+    band::Band,
+    propose::{Convergence, Proposal},
+    spec::EffectiveSpec,
+};
 use crate::{
     scaling::{
         MetricError, MetricSourceType, MetricValue, Milli, Pod, PodsNotReady, Position,

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use crate::types::Time;
 
 use super::{
-    converge::{ConvergeTowards, Convergence},
     cooldown::{Backoff, StateSince},
     pending_scale::{INDETERMINATE, PENDING},
+    propose::{ConvergeTowards, Convergence},
 };
 pub use crate::api::scale_decision::{from_timestamp, to_timestamp};
 use crate::{

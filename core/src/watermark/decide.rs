@@ -5,8 +5,8 @@ use crate::types::Time;
 use super::{
     combine::{CombinedProposal, EvaluationContext, MetricEvaluation, MetricInput, ProposalError},
     conditions::{ConditionType, ConditionUpdate, condition_since},
-    converge::Convergence,
     cooldown::{Cooldown, CooldownResult, StateSince},
+    propose::Convergence,
     rounding::{nearest_multiple_towards, round_up_to_multiple},
     scale_decision::{complete_record, record_metrics},
     scale_rate::{LimitHit, LimitedReplicas},

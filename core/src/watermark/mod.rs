@@ -12,10 +12,8 @@
 pub mod band;
 pub mod combine;
 pub mod conditions;
-pub mod converge;
 pub mod cooldown;
 pub mod decide;
-pub mod external_recommender;
 pub mod log_attributes;
 pub mod metric_requests;
 pub mod monitor_gate;
@@ -34,11 +32,11 @@ pub use band::Band;
 pub use combine::{
     CombinedProposal, EvaluationContext, MetricEvaluation, MetricInput, ProposalError,
 };
-pub use converge::{ConvergeTowards, Convergence};
 pub use cooldown::{Cooldown, HoldReason, ScaleDirection};
 pub use decide::{Decision, DecisionInput, ForcedReason, ReplicaChange};
 pub use metric_requests::MetricRequestBuilder;
 pub use options::WpaOptions;
+pub use propose::{ConvergeTowards, Convergence};
 pub use scale_decision::RESTRICTIONS;
 pub use scale_rate::{LimitHit, ReplicaLimits};
 pub use spec::EffectiveSpec;

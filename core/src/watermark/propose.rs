@@ -1,16 +1,51 @@
-//! The replica proposal of one metric.
+//! The replica proposal of one metric, or of the response of an external recommender.
+
+use std::str::FromStr;
 
 use super::{
     band::Band,
-    converge::{ConvergeTowards, Convergence},
     rounding::{
         divide_rounding_down, divide_rounding_up, replicas_from_float, round_up_to_multiple,
     },
 };
 use crate::{
-    scaling::{Milli, Position},
+    scaling::{Milli, Position, RecommendResponse},
     types::compat::{Fix, Fixes},
 };
+
+/// The watermark to converge to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvergeTowards {
+    /// Remove replicas until the metric is near the high watermark.
+    High,
+    /// Add replicas until the metric is near the low watermark.
+    Low,
+}
+
+impl FromStr for ConvergeTowards {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "highwatermark" => Ok(Self::High),
+            "lowwatermark" => Ok(Self::Low),
+            _ => Err(()),
+        }
+    }
+}
+
+/// The result of converging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Convergence {
+    /// Not enabled.
+    Off,
+    /// The metric is not between the watermarks.
+    Outside(Position),
+    /// A step would go past the watermark.
+    WouldOvershoot(ConvergeTowards),
+    /// A step is proposed.
+    Step(ConvergeTowards),
+}
 
 /// Inputs of a proposal other than the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,18 +121,102 @@ impl ProposalInput {
 
     /// Ready pods times the utilization of each. For an average metric this is the sum itself, which avoids the rounding of
     /// dividing first.
-    pub(super) fn ready_times_utilization(&self, sum: Milli) -> i128 {
+    fn ready_times_utilization(&self, sum: Milli) -> i128 {
         let times = if self.is_average { 1 } else { self.ready_pods };
         i128::from(sum) * i128::from(times)
     }
 
     /// Rounds to the modulo without removing replicas.
-    pub(super) fn at_least_current(&self, replicas: i32) -> i32 {
+    fn at_least_current(&self, replicas: i32) -> i32 {
         round_up_to_multiple(replicas, self.modulo).max(self.spec_replicas)
     }
 
     /// Rounds to the modulo without adding replicas.
-    pub(super) fn at_most_current(&self, replicas: i32) -> i32 {
+    fn at_most_current(&self, replicas: i32) -> i32 {
         round_up_to_multiple(replicas, self.modulo).min(self.spec_replicas)
+    }
+
+    /// Computes the proposal for a recommendation. The recommendation gives the direction, its bounds give the position: a
+    /// recommendation is followed without delay if the current replicas are within its bounds.
+    pub fn propose_recommendation(&self, response: &RecommendResponse) -> Proposal {
+        let current = self.spec_replicas;
+        let (replicas, convergence) = match response.replicas.cmp(&current) {
+            std::cmp::Ordering::Greater => {
+                (self.at_least_current(response.replicas), Convergence::Outside(Position::Above))
+            }
+            std::cmp::Ordering::Less => {
+                (self.at_most_current(response.replicas), Convergence::Outside(Position::Below))
+            }
+            std::cmp::Ordering::Equal => match self.converge {
+                Some(ConvergeTowards::High) => {
+                    self.step_towards(ConvergeTowards::High, response.lower_bound)
+                }
+                Some(ConvergeTowards::Low) => {
+                    self.step_towards(ConvergeTowards::Low, response.upper_bound)
+                }
+                None => (current, Convergence::Off),
+            },
+        };
+        let position = if response.replicas == current {
+            Position::Inside
+        } else if current > response.upper_bound {
+            Position::Below
+        } else if current < response.lower_bound {
+            Position::Above
+        } else {
+            Position::Inside
+        };
+        let utilization = (response.observed_target * 1000.0) as Milli;
+        Proposal { replicas, position, value: utilization as f64, utilization, convergence }
+    }
+
+    /// The proposal while the metric is between the watermarks.
+    fn converge(&self, sum: Milli, value: f64, band: &Band) -> (i32, Convergence) {
+        let Some(direction) = self.converge else { return (self.spec_replicas, Convergence::Off) };
+        let ready = f64::from(self.ready_pods);
+        let exact = self.fixes.has(Fix::ReplicasAreCountedExactly);
+        let end = match direction {
+            // Upstream divides first, and does not converge to a watermark of zero.
+            ConvergeTowards::High if exact => {
+                divide_rounding_up(self.ready_times_utilization(sum), band.high.into())
+            }
+            ConvergeTowards::Low if exact => {
+                divide_rounding_down(self.ready_times_utilization(sum), band.low.into())
+            }
+            ConvergeTowards::High if band.high != 0 => {
+                Some(replicas_from_float((ready / band.high as f64 * value).ceil()))
+            }
+            ConvergeTowards::Low if band.low != 0 => {
+                Some(replicas_from_float((ready / band.low as f64 * value).floor()))
+            }
+            ConvergeTowards::High | ConvergeTowards::Low => None,
+        };
+        let end = end.map_or(self.spec_replicas, |end| self.clamp_to_bounds(end));
+        self.step_towards(direction, end)
+    }
+
+    /// One step towards `end`, unless it would go past it.
+    fn step_towards(&self, direction: ConvergeTowards, end: i32) -> (i32, Convergence) {
+        let modulo = self.modulo.max(1);
+        let (replicas, is_past) = match direction {
+            ConvergeTowards::High => {
+                let fewer = self.spec_replicas.saturating_sub(modulo).max(1);
+                (fewer, fewer < end)
+            }
+            ConvergeTowards::Low => {
+                let more = self.spec_replicas.saturating_add(modulo);
+                (more, more > end)
+            }
+        };
+        if is_past {
+            (self.spec_replicas, Convergence::WouldOvershoot(direction))
+        } else {
+            (replicas, Convergence::Step(direction))
+        }
+    }
+
+    /// Clamps to the bounds. If they cross, the minimum wins.
+    fn clamp_to_bounds(&self, replicas: i32) -> i32 {
+        replicas.min(self.max).max(self.min.max(1))
     }
 }

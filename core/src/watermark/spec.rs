@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::types::Time;
 
 use super::{
-    converge::ConvergeTowards, options::WpaOptions, propose::ProposalInput,
+    options::WpaOptions,
+    propose::{ConvergeTowards, ProposalInput},
     scale_rate::ReplicaLimits,
 };
 use crate::{

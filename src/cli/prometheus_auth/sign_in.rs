@@ -1,20 +1,42 @@
 //! Selects the authentication, from flags or the environment.
 
-use std::fs::File;
+use std::{fs::File, path::PathBuf};
 
+use clap::Args;
 use plimsoll_storage::prometheus::transport::{
     Secret,
     config::{AuthConfig, SecretSource},
 };
 
-use super::{PrometheusConnectionArgs, non_empty, non_empty_path};
-use crate::cli::output::CliError;
+use super::{non_empty, non_empty_path};
+use crate::cli::{cloud_identity::IdentityArgs, go_values, output::CliError};
 
-impl PrometheusConnectionArgs {
+/// A username and password, or a token.
+#[derive(Clone, Debug, Args)]
+pub(super) struct SignInArgs {
+    /// Username for basic authentication; PROMETHEUS_USERNAME does the same
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub username: String,
+    /// Password for basic authentication: prefer PROMETHEUS_PASSWORD or a file
+    #[arg(long, value_name = "WORD", default_value = "")]
+    pub password: Secret,
+    /// File with the password; reloaded when it changes
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
+    pub prometheus_password_file: PathBuf,
+    /// Bearer token: prefer a file
+    #[arg(long, value_name = "TOKEN", default_value = "")]
+    pub prometheus_bearer_token: Secret,
+    /// File with the bearer token; reloaded when it changes
+    #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
+    pub prometheus_bearer_token_file: PathBuf,
+}
+
+impl SignInArgs {
     /// Selects the authentication. As in upstream, a token takes precedence over a username and password, and flags over the
     /// environment.
-    pub(super) fn sign_in(
+    pub fn auth(
         &self,
+        identity: &IdentityArgs,
         variable: &impl Fn(&str) -> String,
     ) -> Result<AuthConfig, CliError> {
         let token_file = non_empty_path(&self.prometheus_bearer_token_file);
@@ -31,7 +53,7 @@ impl PrometheusConnectionArgs {
             ("--prometheus-bearer-token", !token.is_empty()),
             ("--username", !self.username.is_empty()),
         ];
-        if let Some((flag, sign_in)) = self.identity.sign_in(variable)? {
+        if let Some((flag, sign_in)) = identity.sign_in(variable)? {
             if let Some((other, _)) = selected.iter().find(|(_, given)| *given) {
                 return Err(CliError::usage(format!(
                     "{flag} and {other} are mutually exclusive: set one of them"
@@ -87,8 +109,6 @@ impl PrometheusConnectionArgs {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use plimsoll_core::api::scale_target::TlsConfig;
     use plimsoll_storage::prometheus::transport::config::OAuth2;
 

@@ -18,7 +18,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use plimsoll_core::types::ObjectKey;
 
-use self::namespace::{NamespaceIndex, PodEntry};
+use self::{
+    namespace::{NamespaceIndex, PodEntry},
+    usage_coverage::UsageFetches,
+};
 pub(crate) use self::{
     usage_coverage::MissingUsage,
     vpa::{IndexedVpa, TargetState},
@@ -44,7 +47,7 @@ pub struct VpaIndex {
     names: StringInterner,
     oom_kills: Vec<ObservedOomKill>,
     request_sources: RequestSourceCounts,
-    complete_usage_fetches: u32,
+    usage_fetches: UsageFetches,
     pods: usize,
     vpas: usize,
 }
@@ -75,7 +78,7 @@ impl VpaIndex {
             names: StringInterner::default(),
             oom_kills: Vec::new(),
             request_sources: RequestSourceCounts::default(),
-            complete_usage_fetches: 0,
+            usage_fetches: UsageFetches::default(),
             pods: 0,
             vpas: 0,
         }
@@ -356,6 +359,20 @@ impl VpaIndex {
     /// How often requests were read from each source.
     pub fn request_sources(&self) -> RequestSourceCounts {
         self.request_sources
+    }
+
+    /// The current usage fetch contains this pod.
+    pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
+        let index = self.namespaces.get_mut(namespace);
+        if let Some(entry) = index.and_then(|index| index.pods.get_mut(pod)) {
+            entry.last_usage_fetch = self.usage_fetches.complete + 1;
+        }
+    }
+
+    /// A complete usage fetch has ended. Returns the running pods with a VPA that the latest fetches did not contain although
+    /// earlier ones did. Do not call it for incomplete fetches: they do not show which pods are missing.
+    pub fn finish_usage_fetch(&mut self) -> MissingUsage {
+        self.usage_fetches.finish(&self.namespaces)
     }
 
     /// The OOM kills that were found since the last call.

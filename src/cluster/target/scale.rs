@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
+use serde_json::Value;
 
 mod discovery;
 mod owner_chain;
@@ -16,8 +17,10 @@ mod scale_cache;
 mod scale_subresource;
 
 use self::discovery::{ApiError, DiscoveryClient};
+pub(crate) use self::owner_chain::OwnerChains;
 pub(crate) use self::scale_cache::ScaleCache;
 pub use self::scale_subresource::ScaleReadError;
+use self::scale_subresource::parse_scale;
 pub(crate) use self::scale_subresource::{ScaleState, ScaleSubresource};
 use crate::cluster::cache::controllers::Owner;
 use crate::cluster::cache::selector::Selector;
@@ -105,8 +108,7 @@ pub enum Scale {
 pub struct ScaleClient {
     discovery: DiscoveryClient,
     scales: TtlCache<ObjectReference, Arc<Scale>>,
-    /// The next owner, by UID.
-    owners: TtlCache<Box<str>, Arc<owner_chain::OwnerStep>>,
+    pub(crate) owners: OwnerChains,
     lifetimes: CacheLifetimes,
 }
 
@@ -180,7 +182,8 @@ impl ScaleClient {
     pub fn new(client: Client, gate: RequestGate, lifetimes: CacheLifetimes) -> Self {
         let discovery = DiscoveryClient::new(client, gate, lifetimes);
         let scales = TtlCache::new(lifetimes.capacity, lifetimes.max_lifetime_factor);
-        Self { discovery, scales, owners: TtlCache::new(lifetimes.capacity, 1), lifetimes }
+        let owners = OwnerChains::new(discovery.clone(), lifetimes);
+        Self { discovery, scales, owners, lifetimes }
     }
 
     /// The scale of an object.
@@ -192,6 +195,45 @@ impl ScaleClient {
     /// example. Does nothing if it was fetched very recently, or recently and has been unchanged repeatedly.
     pub async fn revalidate(&self, key: &ObjectReference) {
         self.scales.revalidate(key, self.lifetimes.missing, self.scale_fetcher(key)).await;
+    }
+
+    /// Fetches the scale of an object. The discovery of its kind is cached.
+    pub async fn fetch(&self, key: &ObjectReference) -> Result<ScaleSubresource, ScaleReadError> {
+        let discovery = &self.discovery;
+        let group = key.group().map_err(ScaleReadError::InvalidVersion)?;
+        let kinds = discovery.kinds(group, &key.kind).await;
+        let kinds =
+            kinds.as_ref().as_ref().map_err(|why| ScaleReadError::UnknownKind(why.clone()))?;
+        let mut failures = Vec::new();
+        let mut is_known = false;
+        let mut is_temporary = false;
+        for kind in kinds.iter().filter(|kind| kind.name == key.kind) {
+            is_known = true;
+            let version = kind.root.trim_start_matches("/apis/").trim_start_matches("/api/");
+            let path = kind.scale_path(key).map_err(ScaleReadError::NotFound)?;
+            let error = match discovery.get::<Value>(&path).await {
+                Ok(body) => match parse_scale(key, path, body) {
+                    Ok(scale) => return Ok(scale),
+                    Err(why) => why,
+                },
+                Err(ApiError::NotFound(why)) => why,
+                Err(ApiError::Transient(why)) => {
+                    is_temporary = true;
+                    why
+                }
+            };
+            failures.push(format!("could not get scale for the GV {version}, error: {error}"));
+        }
+        if !is_known {
+            let why = format!("no matches for kind {:?} in group {group:?}", key.kind);
+            return Err(ScaleReadError::UnknownKind(why));
+        }
+        let failures = failures.join(", ");
+        Err(if is_temporary {
+            ScaleReadError::Unavailable(failures)
+        } else {
+            ScaleReadError::NotFound(failures)
+        })
     }
 
     fn scale_fetcher(&self, key: &ObjectReference) -> Fetch<Arc<Scale>> {

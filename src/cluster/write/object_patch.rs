@@ -1,72 +1,13 @@
 //! Patches one version of an autoscaler: its status, or its spec and metadata.
 
-use std::fmt::Debug;
-
-use k8s_openapi::NamespaceResourceScope;
-use kube::{
-    Resource,
-    api::{Api, Patch},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use serde_json::{Value, json};
-
-use crate::cluster::write::{
-    request::read_with_timeout,
-    stats::WriteKind,
-    write_context::{REQUEST_LIMIT, WriteContext, WriteError},
-};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectPatchTarget {
     Status,
     /// Everything else.
     Object,
-}
-
-impl WriteContext<'_> {
-    /// Applies a merge patch to exactly this version of an object. Returns the new object.
-    pub async fn patch_object<K>(
-        self,
-        object: &K,
-        target: ObjectPatchTarget,
-        mut body: Value,
-    ) -> Result<K, WriteError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
-    {
-        let metadata = object.meta();
-        if !body["metadata"].is_object() {
-            body["metadata"] = json!({});
-        }
-        body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
-        let kind = match target {
-            ObjectPatchTarget::Status => WriteKind::Status,
-            ObjectPatchTarget::Object => WriteKind::Object,
-        };
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let place = (namespace, metadata.name.as_deref().unwrap_or_default());
-        let patch = Patch::Merge(body);
-        let response = self.patch::<K>(kind, REQUEST_LIMIT, place, patch).await?;
-        serde_json::from_slice(response.success()?)
-            .map_err(|why| WriteError::NoResponse(format!("failed to parse response: {why}")))
-    }
-
-    /// Fetches the current object; `None` if it is gone.
-    pub async fn get_object<K>(self, object: &K) -> Result<Option<K>, WriteError>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned,
-    {
-        let metadata = object.meta();
-        let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        let request = api.get_opt(metadata.name.as_deref().unwrap_or_default());
-        // Not the error of a write: whatever it is, the object is not known.
-        let read = read_with_timeout(REQUEST_LIMIT, request).await;
-        read.map_err(|error| WriteError::NoResponse(error.to_string()))
-    }
 }
 
 /// The merge patch from one status to another: removes fields that the new one lacks.

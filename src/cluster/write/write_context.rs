@@ -1,19 +1,24 @@
 //! The context of a write (client, permit, stats and field manager), and why writes fail. Also writes scales of workloads.
 
-use std::{fmt::Display, time::Duration};
+use std::{
+    fmt::{Debug, Display},
+    time::Duration,
+};
 
 use http::Request;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{NamespaceResourceScope, api::apps::v1::Deployment};
 use kube::{
-    Client,
+    Client, Resource,
     api::{Api, Patch, PatchParams},
     client::Body,
     core::{Status, response::StatusDetails},
 };
 use plimsoll_storage::{NotLeader, WritePermit};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cluster::write::{
+    object_patch::ObjectPatchTarget,
     request::{Reply, exchange, one_line, read_with_timeout},
     stats::{WriteKind, WriteStats},
 };
@@ -217,7 +222,7 @@ impl WriteContext<'_> {
     }
 
     /// Patches an object, or the subresource of this kind of writes.
-    pub(super) async fn patch<K: kube::Resource<DynamicType = ()>>(
+    pub(super) async fn patch<K: Resource<DynamicType = ()>>(
         self,
         kind: WriteKind,
         limit: Duration,
@@ -274,5 +279,49 @@ impl WriteContext<'_> {
         let place = (namespace, name);
         let sent = self.patch::<Deployment>(WriteKind::Replicas, REQUEST_LIMIT, place, patch);
         sent.await?.success().map(|_| true)
+    }
+
+    /// Applies a merge patch to exactly this version of an object. Returns the new object.
+    pub async fn patch_object<K>(
+        self,
+        object: &K,
+        target: ObjectPatchTarget,
+        mut body: Value,
+    ) -> Result<K, WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
+    {
+        let metadata = object.meta();
+        if !body["metadata"].is_object() {
+            body["metadata"] = json!({});
+        }
+        body["metadata"]["resourceVersion"] = json!(metadata.resource_version);
+        let kind = match target {
+            ObjectPatchTarget::Status => WriteKind::Status,
+            ObjectPatchTarget::Object => WriteKind::Object,
+        };
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let place = (namespace, metadata.name.as_deref().unwrap_or_default());
+        let patch = Patch::Merge(body);
+        let response = self.patch::<K>(kind, REQUEST_LIMIT, place, patch).await?;
+        serde_json::from_slice(response.success()?)
+            .map_err(|why| WriteError::NoResponse(format!("failed to parse response: {why}")))
+    }
+
+    /// Fetches the current object; `None` if it is gone.
+    pub async fn get_object<K>(self, object: &K) -> Result<Option<K>, WriteError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned,
+    {
+        let metadata = object.meta();
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        let request = api.get_opt(metadata.name.as_deref().unwrap_or_default());
+        // Not the error of a write: whatever it is, the object is not known.
+        let read = read_with_timeout(REQUEST_LIMIT, request).await;
+        read.map_err(|error| WriteError::NoResponse(error.to_string()))
     }
 }

@@ -4,29 +4,29 @@
 use std::{
     fs,
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use plimsoll_core::types::Time;
+use plimsoll_core::types::{Time, compat::Compat};
 
-use super::{
-    AdmissionController,
-    config::{CertificateFiles, CertificateSource},
-};
-use crate::cluster::{
-    server::{
-        certificate::{
-            CaBundle, Candidate, CertificateSpec, IssuedCertificate, Validity, select_certificate,
+use super::config::{AdmissionConfig, CertificateFiles, CertificateSource};
+use crate::{
+    cluster::{
+        server::{
+            certificate::{
+                CaBundle, Candidate, CertificateSpec, IssuedCertificate, Validity,
+                select_certificate,
+            },
+            webhook::{ReloadableCertificate, certified_key},
         },
-        webhook::certified_key,
+        write::{
+            CertificateSecret, Permit, WebhookConfigWriter,
+            webhook_config::{WebhookChange, WebhookScope},
+        },
     },
-    write::{
-        CertificateSecret,
-        webhook_config::{WebhookChange, WebhookScope},
-    },
+    telemetry::AdmissionMetrics,
 };
-use plimsoll_core::types::compat::Compat;
 
 /// How long CAs of others stay in the webhook configuration after this process first saw them: replicas that still
 /// serve the old certificate must be trusted until they switch to the new one.
@@ -162,13 +162,24 @@ impl CertificateState {
     }
 }
 
-impl AdmissionController {
+/// Keeps the certificate and the webhook configuration up to date.
+pub(super) struct CertificateReconciler {
+    pub config: Arc<AdmissionConfig>,
+    pub source: CertificateSource,
+    pub secret: CertificateSecret,
+    pub registration: Option<WebhookConfigWriter>,
+    pub permit: Permit,
+    pub certificates: Arc<Certificates>,
+    pub keyring: Arc<ReloadableCertificate>,
+    pub metrics: AdmissionMetrics,
+}
+
+impl CertificateReconciler {
     /// Loads certificates, reconciles the webhook configuration, and updates the served certificate. Runs at startup
     /// and then periodically.
-    pub(super) async fn reconcile_certificates(&self) {
-        let now = self.clock.now();
+    pub async fn reconcile(&self, now: Time) {
         let loaded = match self.source {
-            CertificateSource::Mounted => self.reload_files(),
+            CertificateSource::Mounted => self.reload_files(now),
             CertificateSource::SelfSigned => self.reconcile_secret(now).await,
         };
         // A certificate must be served before the webhook is registered.
@@ -187,7 +198,7 @@ impl AdmissionController {
         }
     }
 
-    fn reload_files(&self) -> Result<(), String> {
+    fn reload_files(&self, now: Time) -> Result<(), String> {
         let files = &self.config.certificates.files;
         if !files.reload && !self.certificates.lock().pairs.is_empty() {
             return Ok(());
@@ -200,7 +211,7 @@ impl AdmissionController {
         // Files are replaced one after the other: a mismatch is usually temporary.
         let own = CaBundle::parse(&pair.authority);
         if newest.is_some() && !own.is_empty() {
-            let verified = own.verify(&pair.chain, self.config.server_name(), self.clock.now());
+            let verified = own.verify(&pair.chain, self.config.server_name(), now);
             verified.map_err(|error| {
                 self.metrics.count_certificate_rejected();
                 let (authority, chain) = (files.authority.display(), files.certificate.display());
@@ -220,12 +231,8 @@ impl AdmissionController {
         let secret = &self.config.certificates.secret;
         let spec =
             CertificateSpec { names: self.config.server_names.clone(), lifetime: secret.lifetime };
-        let (client, stats) = (self.client.clone(), self.write_stats.clone());
-        let writer = CertificateSecret::new(client, &secret.namespace, &secret.name, stats);
-        let stored = writer
-            .ensure(&self.permit, &spec, now)
-            .await
-            .map_err(|error| writer.describe(&error))?;
+        let stored = self.secret.ensure(&self.permit, &spec, now).await;
+        let stored = stored.map_err(|error| self.secret.describe(&error))?;
         if stored.was_renewed {
             let (namespace, name) = (&secret.namespace, &secret.name);
             tracing::info!(namespace, name, "issued a new certificate and stored it in a Secret");

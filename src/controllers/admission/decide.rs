@@ -1,10 +1,11 @@
-//! Calls the decision logic of plimsoll-core with the settings and the state of the admission controller.
+//! Calls the decision logic of plimsoll-core with the settings of the admission controller.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::AdmissionController;
+use super::config::AdmissionConfig;
 use crate::controllers::runtime::annotation_checks::find_invalid;
 use plimsoll_core::{
     admission::{self, AdmissionSettings, validation},
@@ -16,63 +17,45 @@ use plimsoll_core::{
     types::{compat::Compat, quantity::Quantity},
 };
 
-impl AdmissionController {
-    fn sizing_rules(&self) -> SizingRules {
-        SizingRules {
-            compat: self.config.compat,
-            fixes: self.config.fixes,
-            sidecars: self.config.native_sidecars,
-        }
-    }
+fn sizing_rules(config: &AdmissionConfig) -> SizingRules {
+    SizingRules { compat: config.compat, fixes: config.fixes, sidecars: config.native_sidecars }
+}
 
-    pub(super) fn decide_pod(
-        &self,
-        pod: &Pod,
-        vpa: &VerticalPodAutoscaler,
-        ranges: &NamespaceLimitRanges,
-        quotas: &[Quota],
-    ) -> Result<Vec<Operation>, SizingError> {
-        let settings = AdmissionSettings {
-            rules: self.sizing_rules(),
-            startup_boost: self.config.feature_gates.startup_boost,
-            max_boosted_cpu: self.config.max_boost.unwrap_or(Quantity::ZERO),
-        };
-        let options = VpaOptions::from_vpa(vpa, self.config.compat);
-        let spec = options.sizing_spec(vpa, self.config.limit_policy);
-        let patch = admission::patch_pod(pod, &spec, Some(ranges), &settings)?;
-        quota::ensure_quota(quotas, pod, &patch.sized_containers, PodOperation::Create)?;
-        Ok(patch.operations)
-    }
+pub(super) fn decide_pod(
+    config: &AdmissionConfig,
+    pod: &Pod,
+    vpa: &VerticalPodAutoscaler,
+    ranges: &NamespaceLimitRanges,
+    quotas: &[Quota],
+) -> Result<Vec<Operation>, SizingError> {
+    let settings = AdmissionSettings {
+        rules: sizing_rules(config),
+        startup_boost: config.feature_gates.startup_boost,
+        max_boosted_cpu: config.max_boost.unwrap_or(Quantity::ZERO),
+    };
+    let options = VpaOptions::from_vpa(vpa, config.compat);
+    let spec = options.sizing_spec(vpa, config.limit_policy);
+    let patch = admission::patch_pod(pod, &spec, Some(ranges), &settings)?;
+    quota::ensure_quota(quotas, pod, &patch.sized_containers, PodOperation::Create)?;
+    Ok(patch.operations)
+}
 
-    pub(super) fn decide_vpa(
-        &self,
-        object: &[u8],
-        old: Option<&[u8]>,
-        others: &[validation::OtherAutoscaler<'_>],
-    ) -> validation::ValidationResult {
-        let gates = self.config.feature_gates;
-        let mut result = validation::validate(object, old, gates, self.sizing_rules(), others);
-        if self.config.compat == Compat::Plimsoll {
-            result.warnings.extend(invalid_annotation_warnings(object));
-        }
-        result
+pub(super) fn decide_vpa(
+    config: &AdmissionConfig,
+    object: &[u8],
+    old: Option<&[u8]>,
+    others: &[validation::OtherAutoscaler<'_>],
+) -> validation::ValidationResult {
+    let gates = config.feature_gates;
+    let mut result = validation::validate(object, old, gates, sizing_rules(config), others);
+    if config.compat == Compat::Plimsoll {
+        result.warnings.extend(invalid_annotation_warnings(object));
     }
+    result
 }
 
 fn invalid_annotation_warnings(object: &[u8]) -> Vec<String> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Object {
-        metadata: Metadata,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct Metadata {
-        annotations: Option<BTreeMap<String, String>>,
-    }
-    let Object { metadata } = serde_json::from_slice(object).unwrap_or_default();
-    find_invalid(&metadata.annotations.unwrap_or_default())
-        .iter()
-        .map(ToString::to_string)
-        .collect()
+    let object: Value = serde_json::from_slice(object).unwrap_or_default();
+    let annotations = BTreeMap::deserialize(&object["metadata"]["annotations"]);
+    find_invalid(&annotations.unwrap_or_default()).iter().map(ToString::to_string).collect()
 }

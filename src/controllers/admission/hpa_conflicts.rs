@@ -25,29 +25,37 @@ const MAX_HPAS: u32 = 500;
 /// How long a permission check is cached: upstream's RBAC does not allow listing HPAs.
 const ACCESS_TTL: Duration = Duration::from_mins(10);
 
-/// The cached permission check, with its time.
-#[derive(Debug, Default)]
-pub(super) struct HpaAccess(Mutex<Option<(Instant, bool)>>);
+/// Lists HPAs if that is permitted.
+pub(super) struct HpaLister {
+    client: Client,
+    /// The cached permission check, with its time.
+    access: Mutex<Option<(Instant, bool)>>,
+}
 
-impl HpaAccess {
+impl HpaLister {
+    pub fn new(client: Client) -> Self {
+        Self { client, access: Mutex::default() }
+    }
+
     fn cached(&self) -> Option<bool> {
-        let cached = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = *self.access.lock().unwrap_or_else(PoisonError::into_inner);
         cached
             .filter(|(checked_at, _)| checked_at.elapsed() < ACCESS_TTL)
             .map(|(_, is_allowed)| is_allowed)
     }
 
     fn store(&self, is_allowed: bool) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), is_allowed));
+        *self.access.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), is_allowed));
     }
 
     /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.
-    async fn is_allowed(&self, client: &Client) -> bool {
+    async fn is_allowed(&self) -> bool {
         if let Some(cached) = self.cached() {
             return cached;
         }
         let rule = AccessRule::new("list", "autoscaling", "horizontalpodautoscalers");
-        match check_access(client, std::slice::from_ref(&rule)).await.pop() {
+        match check_access(&self.client, std::slice::from_ref(&rule)).await.pop() {
             Some(AccessReview::Allowed) => self.store(true),
             Some(AccessReview::Denied) => {
                 tracing::info!(%rule, "skipping conflict check with HorizontalPodAutoscalers: RBAC rule is missing");
@@ -61,18 +69,17 @@ impl HpaAccess {
     /// Lists the HPAs of the namespace, as far as possible within the timeout.
     pub(super) async fn hpas_in_namespace(
         &self,
-        client: &Client,
         request: &AdmissionRequest<'_>,
     ) -> Vec<HorizontalPodAutoscaler> {
         if !changes_spec(request) {
             return Vec::new();
         }
         let list = async {
-            if !self.is_allowed(client).await {
+            if !self.is_allowed().await {
                 return Vec::new();
             }
             let api =
-                Api::<HorizontalPodAutoscaler>::namespaced(client.clone(), &request.namespace);
+                Api::<HorizontalPodAutoscaler>::namespaced(self.client.clone(), &request.namespace);
             match api.list(&ListParams::default().limit(MAX_HPAS)).await {
                 Ok(hpas) => hpas.items,
                 Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::{AdmissionController, watches::TargetKey};
+use super::watches::{TargetKey, WatchStores};
 use crate::cluster::{
     cache::{
         controllers::{Owner, WellKnown},
         selector::Selector,
     },
-    target::{TargetResolution, TopOwner, scale::ObjectReference},
+    target::{TargetResolution, TargetResolver, TopOwner, scale::ObjectReference},
 };
 use kube::ResourceExt as _;
 use plimsoll_core::{
@@ -27,8 +27,15 @@ const OWNER_LOOKUP_DELAYS: [Duration; 5] = [
 /// The VPA, or the reason why there is none, as a label value.
 pub(super) type VpaMatch = Result<Arc<VerticalPodAutoscaler>, &'static str>;
 
-impl AdmissionController {
-    pub(super) async fn find_vpa(&self, namespace: &str, pod: &mut AdmissionPod) -> VpaMatch {
+/// Finds VPAs among the watched ones, by the controller of a pod.
+pub(super) struct VpaMatcher {
+    pub stores: Arc<WatchStores>,
+    pub targets: TargetResolver,
+    pub compat: Compat,
+}
+
+impl VpaMatcher {
+    pub async fn find_vpa(&self, namespace: &str, pod: &mut AdmissionPod) -> VpaMatch {
         let Some(owner) = pod.controller.take() else { return Err("no_controller") };
         let owner = Owner { api_version: owner.api_version, kind: owner.kind, name: owner.name };
         let is_well_known = WellKnown::from_kind(&owner.kind).is_some();
@@ -59,7 +66,7 @@ impl AdmissionController {
 
     async fn top_owner(&self, owner: &ObjectReference, is_well_known: bool) -> TopOwner {
         let mut top = self.targets.topmost(owner).await;
-        if self.config.compat == Compat::Upstream || !is_well_known {
+        if self.compat == Compat::Upstream || !is_well_known {
             return top;
         }
         for pause in OWNER_LOOKUP_DELAYS {

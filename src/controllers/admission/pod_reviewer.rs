@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::AdmissionController;
+use super::{config::AdmissionConfig, decide::decide_pod, matching::VpaMatcher, watches::Watches};
 use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
 use plimsoll_core::{
     admission::validation::truncated,
     sizing::{AdmissionPod, NamespaceLimitRanges, SizingError},
 };
 
-pub(super) struct PodReviewer(pub Arc<AdmissionController>);
+pub(super) struct PodReviewer {
+    pub config: Arc<AdmissionConfig>,
+    pub watches: Arc<Watches>,
+    pub vpas: VpaMatcher,
+}
 
 #[async_trait]
 impl Reviewer for PodReviewer {
@@ -21,9 +25,8 @@ impl Reviewer for PodReviewer {
     }
 
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
-        let role = &self.0;
         // Before the caches are synced, a missing VPA may just not be known yet.
-        if !role.watches.have_synced() {
+        if !self.watches.have_synced() {
             return AdmissionDecision::allow("not_ready");
         }
         let allow_unchanged = |outcome: &'static str, error: &dyn std::fmt::Display| {
@@ -46,17 +49,16 @@ impl Reviewer for PodReviewer {
             Ok(review_pod) => review_pod,
             Err(error) => return allow_unchanged("unreadable_pod", &error),
         };
-        let vpa = match role.find_vpa(&request.namespace, &mut review_pod).await {
+        let vpa = match self.vpas.find_vpa(&request.namespace, &mut review_pod).await {
             Ok(vpa) => vpa,
             Err(outcome) => return AdmissionDecision::allow(outcome),
         };
         let mut pod = review_pod.pod;
         pod.namespace = (&*request.namespace).into();
-        let ranges =
-            NamespaceLimitRanges::merge(&role.stores.limit_range_items(&request.namespace));
-        let quotas = role.quotas.in_namespace(&request.namespace);
-        let patched = role.decide_pod(&pod, &vpa, &ranges, &quotas);
-        let operations = match patched {
+        let stores = &self.watches.stores;
+        let ranges = NamespaceLimitRanges::merge(&stores.limit_range_items(&request.namespace));
+        let quotas = stores.quotas.in_namespace(&request.namespace);
+        let operations = match decide_pod(&self.config, &pod, &vpa, &ranges, &quotas) {
             Ok(operations) => operations,
             Err(error) => {
                 let decision = allow_unchanged(error.name(), &error);

@@ -21,12 +21,12 @@ impl Probes for AdmissionController {
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
         let mut missing = unsynced_watches(self.watches.required());
-        if self.is_draining() {
+        if self.self_check.is_draining() {
             missing.push("shutting down".to_owned());
         }
-        missing.extend(self.recent_self_check().err());
+        missing.extend(self.self_check.recent().err());
         // Unreadable mounted files do not affect readiness while the previous certificate is still served.
-        let certificates = self.certificates.lock();
+        let certificates = self.certificates.certificates.lock();
         if certificates.serving.is_none() {
             missing.extend(certificates.last_error.clone());
         }

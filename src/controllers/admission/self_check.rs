@@ -2,20 +2,31 @@
 //! reports it.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use super::{AdmissionController, config::LeaseConfig};
+use super::{
+    certificates::Certificates,
+    config::{AdmissionConfig, LeaseConfig},
+    watches::WatchStores,
+};
 use crate::{
     cluster::{
-        leader::{WebhookLease, election_rules},
+        clock::Clock,
+        leader::WebhookLease,
         server::{
             certificate::{CaBundle, leaf_certificate},
             webhook::{ServerTrust, check_webhook},
         },
+        write::Permit,
     },
-    controllers::runtime::{liveness_thread, role_health::HealthReporter},
+    controllers::runtime::role_health::HealthReporter,
+    telemetry::AdmissionMetrics,
 };
 use plimsoll_core::types::compat::Compat;
 
@@ -26,62 +37,67 @@ const MAX_SELF_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of failed checks after which the webhook is not ready. A single check may be late on a busy machine.
 const FAILURE_THRESHOLD: u32 = 3;
 
-#[derive(Debug, Default)]
-pub(super) struct SelfCheck(Mutex<SelfCheckState>);
+pub(super) struct SelfCheck {
+    pub config: Arc<AdmissionConfig>,
+    pub clock: Clock,
+    pub stores: Arc<WatchStores>,
+    pub webhook_address: SocketAddr,
+    pub certificates: Arc<Certificates>,
+    pub metrics: AdmissionMetrics,
+    pub draining: AtomicBool,
+    pub last: Mutex<LastCheck>,
+}
 
 #[derive(Debug, Default)]
-struct SelfCheckState {
-    last_success: Option<Instant>,
-    last_error: Option<String>,
+pub(super) struct LastCheck {
+    success: Option<Instant>,
+    error: Option<String>,
 }
 
 impl SelfCheck {
-    fn lock(&self) -> MutexGuard<'_, SelfCheckState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LastCheck> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
     }
 
     fn record(&self, result: &Result<(), String>) {
-        let mut state = self.lock();
-        let was_ok = state.last_success.is_some() && state.last_error.is_none();
+        let mut last = self.lock();
+        let was_ok = last.success.is_some() && last.error.is_none();
         match result {
             Ok(()) => {
                 if !was_ok {
                     tracing::info!("webhook self-check succeeded");
                 }
-                state.last_success = Some(Instant::now());
-                state.last_error = None;
+                last.success = Some(Instant::now());
+                last.error = None;
             }
             Err(error) => {
-                if state.last_error.as_ref() != Some(error) {
+                if last.error.as_ref() != Some(error) {
                     tracing::warn!(%error, "webhook self-check failed");
                 }
-                state.last_error = Some(error.clone());
+                last.error = Some(error.clone());
             }
         }
     }
 
-    /// Whether a check passed within this time; otherwise the last error.
-    pub fn passed_within(&self, max_age: Duration) -> Result<(), String> {
-        let state = self.lock();
-        match state.last_success {
-            Some(last_success) if last_success.elapsed() <= max_age => Ok(()),
-            _ => Err(state
-                .last_error
-                .clone()
-                .unwrap_or_else(|| "the webhook has not been checked yet".to_owned())),
-        }
-    }
-}
-
-impl AdmissionController {
-    fn self_check_interval(&self) -> Duration {
+    fn interval(&self) -> Duration {
         self.config.lease.interval.min(MAX_SELF_CHECK_INTERVAL)
     }
 
     /// Whether the webhook passed a recent self-check; otherwise the last error.
-    pub(super) fn recent_self_check(&self) -> Result<(), String> {
-        self.self_check
-            .passed_within(self.self_check_interval() * FAILURE_THRESHOLD + SELF_CHECK_TIMEOUT)
+    pub fn recent(&self) -> Result<(), String> {
+        let max_age = self.interval() * FAILURE_THRESHOLD + SELF_CHECK_TIMEOUT;
+        let last = self.lock();
+        match last.success {
+            Some(success) if success.elapsed() <= max_age => Ok(()),
+            _ => Err(last
+                .error
+                .clone()
+                .unwrap_or_else(|| "the webhook has not been checked yet".to_owned())),
+        }
     }
 
     /// Connects to its own port like an API server.
@@ -96,14 +112,14 @@ impl AdmissionController {
             Some(leaf) if own.is_empty() => ServerTrust::PinnedCertificate(leaf),
             _ => ServerTrust::Authorities(own.root_store()),
         };
-        let limit = SELF_CHECK_TIMEOUT.min(self.self_check_interval());
+        let limit = SELF_CHECK_TIMEOUT.min(self.interval());
         let address = self.webhook_address;
         check_webhook(address, name, trust, limit).await.map_err(|error| error.to_string())
     }
 
     /// Whether an API server that uses the webhook configuration would trust the served certificate.
     fn check_trusted_by_api_server(&self) -> Result<(), String> {
-        if self.registration.is_none() {
+        if self.config.registration.is_none() {
             return Ok(());
         }
         if !self.certificates.lock().was_registered {
@@ -127,26 +143,17 @@ impl AdmissionController {
     }
 
     /// Runs self-checks, and renews the Lease while they pass.
-    pub(super) async fn run_self_check_loop(self: Arc<Self>) {
+    pub async fn run(self: Arc<Self>, mut lease: WebhookLease, permit: Permit) {
         let lease_config = &self.config.lease;
         let health = HealthReporter::new("admission-controller", lease_config.interval);
-        let permit = liveness_thread::without_rate_limit(&self.permit);
-        let mut lease = WebhookLease::new(
-            self.liveness.client(),
-            &lease_config.namespace,
-            &lease_config.name,
-            &election_rules::hostname(),
-            lease_config.interval,
-            Arc::clone(&self.write_stats),
-        );
         let mut last_renewal = Instant::now();
         let mut last_failure: Option<String> = None;
         loop {
             let self_check = self.call_own_webhook().await;
             self.metrics.reachable.set_bool(self_check.is_ok());
-            self.self_check.record(&self_check);
+            self.record(&self_check);
             let trusted = self.check_trusted_by_api_server();
-            if self.registration.is_some() {
+            if self.config.registration.is_some() {
                 self.metrics.registered.with_labels([]).set_bool(trusted.is_ok());
             }
             let result = self_check.and(trusted);
@@ -182,10 +189,9 @@ impl AdmissionController {
             }
             // Check again soon, so that readiness does not wait for a full interval.
             let pause = if result.is_ok() {
-                self.self_check_interval()
-                    .min(lease_config.interval.saturating_sub(last_renewal.elapsed()))
+                self.interval().min(lease_config.interval.saturating_sub(last_renewal.elapsed()))
             } else {
-                Duration::from_millis(500).min(self.self_check_interval())
+                Duration::from_millis(500).min(self.interval())
             };
             tokio::time::sleep(pause.max(Duration::from_millis(10))).await;
         }

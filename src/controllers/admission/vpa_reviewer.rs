@@ -5,8 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{AdmissionController, hpa_conflicts, watches::TargetKey};
+use super::{
+    config::AdmissionConfig,
+    decide::decide_vpa,
+    hpa_conflicts::{self, HpaLister},
+    watches::{TargetKey, WatchStores},
+};
 use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
 use plimsoll_core::{
     admission::validation::{self, OtherAutoscaler},
@@ -14,18 +20,10 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-pub(super) struct VpaReviewer(pub Arc<AdmissionController>);
-
-/// The field of a VPA that is needed to find others of the same target.
-#[derive(Deserialize)]
-struct VpaTarget {
-    spec: VpaTargetSpec,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VpaTargetSpec {
-    target_ref: TargetRef,
+pub(super) struct VpaReviewer {
+    pub config: Arc<AdmissionConfig>,
+    pub stores: Arc<WatchStores>,
+    pub hpas: HpaLister,
 }
 
 #[async_trait]
@@ -38,14 +36,14 @@ impl Reviewer for VpaReviewer {
         let object = request.object.unwrap_or_default();
         let old = request.old_object.map(str::as_bytes);
         let others = self.vpas_with_same_target(&request.namespace, object);
-        let hpas = match self.0.config.compat {
+        let hpas = match self.config.compat {
             Compat::Upstream => Vec::new(),
-            Compat::Plimsoll => self.0.hpa_access.hpas_in_namespace(&self.0.client, request).await,
+            Compat::Plimsoll => self.hpas.hpas_in_namespace(request).await,
         };
         let mut autoscalers: Vec<OtherAutoscaler<'_>> =
             others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
         autoscalers.extend(hpas.iter().filter_map(hpa_conflicts::as_other_autoscaler));
-        let result = self.0.decide_vpa(object.as_bytes(), old, &autoscalers);
+        let result = decide_vpa(&self.config, object.as_bytes(), old, &autoscalers);
         let decision = if result.errors.is_empty() {
             AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {
                 tracing::warn!(%error, "failed to encode defaults; admitting the VPA unchanged");
@@ -65,11 +63,10 @@ impl VpaReviewer {
         namespace: &str,
         object: &str,
     ) -> Vec<Arc<VerticalPodAutoscaler>> {
-        let Ok(VpaTarget { spec: VpaTargetSpec { target_ref } }) = serde_json::from_str(object)
-        else {
-            return Vec::new();
-        };
-        self.0.stores.vpas(&TargetKey::new(namespace, &target_ref.kind, &target_ref.name))
+        let object: Value = serde_json::from_str(object).unwrap_or_default();
+        let target = TargetRef::deserialize(&object["spec"]["targetRef"]);
+        let Ok(target) = target else { return Vec::new() };
+        self.stores.vpas(&TargetKey::new(namespace, &target.kind, &target.name))
     }
 }
 

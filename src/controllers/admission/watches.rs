@@ -5,15 +5,21 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 
-use super::{AdmissionController, ShutdownToken, Tasks};
+use super::config::AdmissionConfig;
 use crate::{
     cluster::{
-        cache::{limit_range::PartialLimitRange, object_store::ObjectStore},
-        watch::{ObjectChange, WatchOptions, status::WatchStatus},
+        cache::{
+            controllers::ControllerCache, limit_range::PartialLimitRange, object_store::ObjectStore,
+        },
+        watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus},
     },
-    controllers::runtime::controller_watches::{self, WatchStarter},
+    controllers::runtime::{
+        controller_watches::{self, WatchStarter},
+        quotas::Quotas,
+        shutdown::{ShutdownToken, Tasks},
+    },
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
@@ -21,8 +27,10 @@ use plimsoll_core::{
     types::{ObjectKey, compat::Compat},
 };
 
-#[derive(Debug)]
 pub(super) struct Watches {
+    client: Client,
+    watch_factory: WatchFactory,
+    pub stores: Arc<WatchStores>,
     pub vpas: Arc<WatchStatus>,
     pub limit_ranges: Arc<WatchStatus>,
     pub controllers: Vec<Arc<WatchStatus>>,
@@ -30,8 +38,11 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Watches that are not started yet.
-    pub fn new() -> Self {
+    pub fn new(client: Client, watch_factory: WatchFactory, stores: Arc<WatchStores>) -> Self {
         Self {
+            client,
+            watch_factory,
+            stores,
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
             limit_ranges: Arc::new(WatchStatus::new("limitranges")),
             controllers: controller_watches::watch_statuses(),
@@ -44,32 +55,32 @@ impl Watches {
     }
 
     pub fn start(
-        &self,
-        controller: &Arc<AdmissionController>,
+        self: &Arc<Self>,
+        config: &Arc<AdmissionConfig>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
     ) {
-        let namespace = controller.config.scope.only.as_deref();
-        let watch_factory = &controller.watch_factory;
-        let mut watches =
-            WatchStarter { target: controller, watch_factory, namespace, stop, tasks };
-        watches.start(&self.vpas, WatchOptions::default(), |role, change| {
-            role.stores.apply_vpa_change(change);
-        });
-        watches.start(&self.limit_ranges, WatchOptions::default(), |role, change| {
-            role.stores.apply_limit_range_change(change);
-        });
-        if controller.config.compat == Compat::Plimsoll {
-            let (role, stop) = (Arc::clone(controller), stop.clone());
+        let namespace = config.scope.only.as_deref();
+        let (stores, watch_factory) = (&self.stores, &self.watch_factory);
+        let mut watches = WatchStarter { target: stores, watch_factory, namespace, stop, tasks };
+        watches.start(&self.vpas, WatchOptions::default(), WatchStores::apply_vpa_change);
+        watches.start(
+            &self.limit_ranges,
+            WatchOptions::default(),
+            WatchStores::apply_limit_range_change,
+        );
+        if config.compat == Compat::Plimsoll {
+            let (this, config, stop) = (Arc::clone(self), Arc::clone(config), stop.clone());
             tasks.spawn(async move {
-                let namespaces = role.config.scope.only.as_deref();
+                let namespaces = config.scope.only.as_deref();
                 let consequence = "recommendations may exceed quotas, and pods may be rejected";
-                role.quotas
-                    .run_watch(&role.client, &role.watch_factory, namespaces, consequence, stop)
+                let quotas = &this.stores.quotas;
+                quotas
+                    .run_watch(&this.client, &this.watch_factory, namespaces, consequence, stop)
                     .await;
             });
         }
-        let (controllers, statuses) = (&controller.controllers, &self.controllers);
+        let (controllers, statuses) = (&stores.controllers, &self.controllers);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
     }
 
@@ -96,8 +107,11 @@ impl TargetKey {
     }
 }
 
-#[derive(Debug, Default)]
+/// The watched objects.
+#[derive(Default)]
 pub(super) struct WatchStores {
+    pub controllers: Arc<ControllerCache>,
+    pub quotas: Quotas,
     vpas: Mutex<VpaStore>,
     limit_ranges: Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>,
 }

@@ -11,7 +11,10 @@ use async_trait::async_trait;
 use kube::ResourceExt as _;
 use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
-use super::{AdmissionController, vpa_reviewer::response_status, watches::TargetKey};
+use super::{
+    vpa_reviewer::response_status,
+    watches::{TargetKey, WatchStores},
+};
 use crate::{
     cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
     controllers::watermark::scaling_gates::read_annotations,
@@ -31,7 +34,7 @@ use plimsoll_core::{
 /// The default reconcile interval. It affects the meaning of annotations, but not whether they are valid.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(15);
 
-pub(super) struct WpaReviewer(pub Arc<AdmissionController>);
+pub(super) struct WpaReviewer(pub Arc<WatchStores>);
 
 #[async_trait]
 impl Reviewer for WpaReviewer {
@@ -58,7 +61,7 @@ impl Reviewer for WpaReviewer {
         let spec = with_defaults(&object.spec);
         let target = &spec.scale_target_ref;
         let key = TargetKey::new(&request.namespace, &target.kind, &target.name);
-        result.warnings.extend(conflicting_vpas(&spec, &self.0.stores.vpas(&key)));
+        result.warnings.extend(conflicting_vpas(&spec, &self.0.vpas(&key)));
         let result = result.truncated();
         let decision = if result.errors.is_empty() {
             AdmissionDecision::allow("valid")

@@ -102,7 +102,7 @@ impl OwnerLookups<'_> {
         if let Some((_, is_owned)) = self.results.iter().find(|(known, _)| *known == owner.uid) {
             return *is_owned;
         }
-        let in_chain = scales.is_in_owner_chain(self.target_uid, namespace, &owner).await;
+        let in_chain = scales.owners.contains(self.target_uid, namespace, &owner).await;
         let is_owned = in_chain
             .unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.target_name));
         self.results.push((owner.uid, is_owned));

@@ -34,6 +34,7 @@ use tokio::time::timeout;
 use self::{
     cluster_coverage::{ClusterPods, compare_with_series, find_pods},
     query_log::QueryLog,
+    sample_read::SampleReader,
 };
 use crate::{
     cluster::clock::Clock,
@@ -186,7 +187,8 @@ impl ServerProbe {
             facts.stage = Stage::Families;
             self.probe_series(schema, config, facts).await;
             facts.stage = Stage::Cost;
-            facts.sample_read = self.read_sample(schema, config, pods.as_ref().ok()).await;
+            facts.sample_read =
+                SampleReader { probe: self, schema, config }.read(pods.as_ref().ok()).await;
         }
 
         facts.stage = Stage::Comparison;

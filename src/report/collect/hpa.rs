@@ -210,7 +210,7 @@ async fn with_owners(
                     uid: (&*owner.uid).into(),
                 };
                 // The owners of owners are cached.
-                let is_owned = scales.is_in_owner_chain(target_uid, namespace, &owner).await;
+                let is_owned = scales.owners.contains(target_uid, namespace, &owner).await;
                 is_owned == Some(false)
             }
         };

@@ -27,14 +27,14 @@ impl Storage for CheckpointStorage {
     }
 
     async fn load(&self, wanted: &LoadRequest, sink: &mut dyn Sink) -> Result<LoadReport, Error> {
-        let scopes = self.list_scopes(wanted);
-        let mut load_state = LoadState::new(wanted);
+        let scopes = list_scopes(self.options.namespace.as_ref(), wanted);
+        let mut load_state = LoadState::new(self, wanted);
         for scope in &scopes {
             let mut list = CheckpointPages::new(scope.as_deref());
             while let Some(page) = list.next(self).await? {
                 for object in page {
                     match CheckpointObject::read(object) {
-                        Ok(object) => self.accept(object, &mut load_state, sink),
+                        Ok(object) => load_state.accept(object, sink),
                         Err(skipped) => load_state.report.skipped.push(skipped),
                     }
                 }
@@ -47,7 +47,7 @@ impl Storage for CheckpointStorage {
             wanted.includes(key) && scopes.iter().any(contains_namespace)
         };
         self.table.retain_seen(in_scope, &load_state.seen_keys);
-        self.inherit(&mut load_state, sink).await?;
+        load_state.inherit(sink).await?;
         Ok(load_state.report)
     }
 
@@ -60,87 +60,23 @@ impl Storage for CheckpointStorage {
     }
 }
 
-impl CheckpointStorage {
-    /// The lists to make: namespaces, or the whole cluster.
-    fn list_scopes(&self, wanted: &LoadRequest) -> Vec<Option<String>> {
-        let only = self.options.namespace.as_ref();
-        let LoadRequest::Vpas(vpas) = wanted else { return vec![only.cloned()] };
-        let namespaces: BTreeSet<&str> = vpas
-            .keys()
-            .map(|vpa| &*vpa.namespace)
-            .filter(|namespace| only.is_none_or(|only| only == namespace))
-            .collect();
-        if namespaces.len() > MAX_NAMESPACE_LISTS {
-            return vec![None];
-        }
-        namespaces.into_iter().map(|namespace| Some(namespace.to_owned())).collect()
+/// The lists to make: namespaces, or the whole cluster.
+fn list_scopes(only: Option<&String>, wanted: &LoadRequest) -> Vec<Option<String>> {
+    let LoadRequest::Vpas(vpas) = wanted else { return vec![only.cloned()] };
+    let namespaces: BTreeSet<&str> = vpas
+        .keys()
+        .map(|vpa| &*vpa.namespace)
+        .filter(|namespace| only.is_none_or(|only| only == namespace))
+        .collect();
+    if namespaces.len() > MAX_NAMESPACE_LISTS {
+        return vec![None];
     }
-
-    fn accept(
-        &self,
-        object: CheckpointObject,
-        load_state: &mut LoadState<'_>,
-        sink: &mut dyn Sink,
-    ) {
-        if let CheckpointContent::History(history) = &object.content
-            && let Some(owner) = &history.snapshot.owner
-            && sink.may_inherit_from(&object.key.vpa)
-        {
-            load_state.add_inheritable(&object, owner, history.fingerprint.richness);
-        }
-        if !load_state.wanted.includes(&object.key) {
-            return;
-        }
-        if !load_state.seen_keys.insert(object.key.clone()) {
-            load_state.report.skipped.push(SkippedRecord {
-                record: format!("{} (object {})", object.key, object.name),
-                reason: "another object of the same container was used: delete one of them".into(),
-            });
-            return;
-        }
-        self.table.put(&object.key, Some(CacheEntry::from_object(&object)));
-        load_state.report.skipped.extend(object.skipped());
-        if let CheckpointContent::History(history) = object.content {
-            load_state.vpas_with_history.insert(object.key.vpa.clone());
-            sink.snapshot(object.key, history.snapshot);
-            load_state.report.snapshots += 1;
-        }
-    }
-
-    /// VPAs without their own history inherit that of a previous VPA of the same workload.
-    async fn inherit(
-        &self,
-        load_state: &mut LoadState<'_>,
-        sink: &mut dyn Sink,
-    ) -> Result<(), Error> {
-        for (key, legacy) in std::mem::take(&mut load_state.inheritable) {
-            if load_state.vpas_with_history.contains(&key.vpa) {
-                continue;
-            }
-            let namespace = &*key.vpa.namespace;
-            let found = with_retries(|| self.calls.get(namespace, &legacy.name)).await;
-            let found =
-                found.map_err(|failure| failure.into_error(&Self::location(Some(namespace))))?;
-            let object = found.map(CheckpointObject::read);
-            // It may have changed or been deleted meanwhile. Then there is nothing to inherit.
-            if let Some(Ok(CheckpointObject {
-                content: CheckpointContent::History(history),
-                key: found_key,
-                ..
-            })) = object
-                && found_key == legacy.source_key
-                && history.snapshot.owner.is_some()
-            {
-                sink.snapshot(key, history.snapshot);
-                load_state.report.snapshots += 1;
-            }
-        }
-        Ok(())
-    }
+    namespaces.into_iter().map(|namespace| Some(namespace.to_owned())).collect()
 }
 
 /// The state of a load: names, never histories.
 struct LoadState<'a> {
+    storage: &'a CheckpointStorage,
     wanted: &'a LoadRequest,
     /// Requested VPAs by the owner of their pods.
     vpas_by_owner: HashMap<(&'a str, &'a str), Vec<&'a ObjectKey>>,
@@ -159,7 +95,7 @@ struct InheritableCheckpoint {
 }
 
 impl<'a> LoadState<'a> {
-    fn new(wanted: &'a LoadRequest) -> Self {
+    fn new(storage: &'a CheckpointStorage, wanted: &'a LoadRequest) -> Self {
         let mut vpas_by_owner: HashMap<_, Vec<_>> = HashMap::new();
         if let LoadRequest::Vpas(vpas) = wanted {
             for (vpa, owner) in vpas {
@@ -169,6 +105,7 @@ impl<'a> LoadState<'a> {
             }
         }
         Self {
+            storage,
             wanted,
             vpas_by_owner,
             seen_keys: HashSet::new(),
@@ -193,6 +130,60 @@ impl<'a> LoadState<'a> {
                 self.inheritable.insert(key, legacy);
             }
         }
+    }
+
+    fn accept(&mut self, object: CheckpointObject, sink: &mut dyn Sink) {
+        if let CheckpointContent::History(history) = &object.content
+            && let Some(owner) = &history.snapshot.owner
+            && sink.may_inherit_from(&object.key.vpa)
+        {
+            self.add_inheritable(&object, owner, history.fingerprint.richness);
+        }
+        if !self.wanted.includes(&object.key) {
+            return;
+        }
+        if !self.seen_keys.insert(object.key.clone()) {
+            self.report.skipped.push(SkippedRecord {
+                record: format!("{} (object {})", object.key, object.name),
+                reason: "another object of the same container was used: delete one of them".into(),
+            });
+            return;
+        }
+        self.storage.table.put(&object.key, Some(CacheEntry::from_object(&object)));
+        self.report.skipped.extend(object.skipped());
+        if let CheckpointContent::History(history) = object.content {
+            self.vpas_with_history.insert(object.key.vpa.clone());
+            sink.snapshot(object.key, history.snapshot);
+            self.report.snapshots += 1;
+        }
+    }
+
+    /// VPAs without their own history inherit that of a previous VPA of the same workload.
+    async fn inherit(&mut self, sink: &mut dyn Sink) -> Result<(), Error> {
+        for (key, legacy) in std::mem::take(&mut self.inheritable) {
+            if self.vpas_with_history.contains(&key.vpa) {
+                continue;
+            }
+            let namespace = &*key.vpa.namespace;
+            let found = with_retries(|| self.storage.calls.get(namespace, &legacy.name)).await;
+            let found = found.map_err(|failure| {
+                failure.into_error(&CheckpointStorage::location(Some(namespace)))
+            })?;
+            let object = found.map(CheckpointObject::read);
+            // It may have changed or been deleted meanwhile. Then there is nothing to inherit.
+            if let Some(Ok(CheckpointObject {
+                content: CheckpointContent::History(history),
+                key: found_key,
+                ..
+            })) = object
+                && found_key == legacy.source_key
+                && history.snapshot.owner.is_some()
+            {
+                sink.snapshot(key, history.snapshot);
+                self.report.snapshots += 1;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -29,8 +29,12 @@ const MAX_CONSECUTIVE_FAILURES: usize = 5;
 #[async_trait]
 impl Writer for CheckpointStorage {
     async fn save(&self, batch: &[Record], permit: &dyn WritePermit) -> Result<SaveReport, Error> {
-        let run =
-            SaveRun { permit, stopped: AtomicBool::new(false), unanswered: AtomicUsize::new(0) };
+        let run = SaveRun {
+            storage: self,
+            permit,
+            stopped: AtomicBool::new(false),
+            unanswered: AtomicUsize::new(0),
+        };
         let mut results = Vec::with_capacity(batch.len());
         let mut waiting = batch.iter().enumerate();
         let mut running = FuturesUnordered::new();
@@ -39,7 +43,7 @@ impl Writer for CheckpointStorage {
             while running.len() < self.options.concurrency.max(1) && not_leader.is_none() {
                 let Some((index, record)) = waiting.next() else { break };
                 let run = &run;
-                running.push(async move { (index, self.write(record, run).await) });
+                running.push(async move { (index, run.write(record).await) });
             }
             // Without the lease no new writes start, but running ones complete.
             match running.next().await {
@@ -83,7 +87,7 @@ impl Writer for CheckpointStorage {
                     CheckpointContent::History(_) | CheckpointContent::Empty
                 );
                 if ours && orphaned(&object.key) {
-                    removed += usize::from(self.remove(object, permit).await?);
+                    removed += usize::from(remove(self, object, permit).await?);
                 }
             }
         }
@@ -92,152 +96,32 @@ impl Writer for CheckpointStorage {
     }
 }
 
-impl CheckpointStorage {
-    /// Writes one record, unless the stored one is the same or richer.
-    async fn write(&self, record: &Record, run: &SaveRun<'_>) -> Result<RecordOutcome, NotLeader> {
-        if let Some(why) = object_names::invalid_key_reason(&record.key) {
-            return Ok(RecordOutcome::Refused(why));
-        }
-        let desired =
-            match DesiredCheckpoint::new(record, (self.now)(), self.options.write_annotations) {
-                Ok(desired) => desired,
-                Err(error) => return Ok(RecordOutcome::Refused(error.to_string())),
-            };
-        let mut attempt = Attempt::default();
-        for _ in 0..MAX_CONFLICT_ROUNDS {
-            let cached = self.table.get(&record.key);
-            if let Some(outcome) = decide_without_call(record, &desired, cached.as_ref(), &attempt)
-            {
-                return Ok(outcome);
+async fn remove(
+    storage: &CheckpointStorage,
+    object: CheckpointObject,
+    permit: &dyn WritePermit,
+) -> Result<bool, Error> {
+    let namespace = &*object.key.vpa.namespace;
+    for failures in 0.. {
+        permit.acquire().await?;
+        storage.table.mark_unknown(&object.key);
+        let (uid, version) = (object.uid.clone(), &*object.version);
+        match storage.calls.delete(namespace, &object.name, uid, version).await {
+            Ok(()) => {
+                storage.table.put(&object.key, None);
+                return Ok(true);
             }
-            let result = match &cached {
-                Some(CacheEntry { content: CachedContent::Unknown, .. }) => {
-                    self.refresh_cached(record, &mut attempt).await.map(|()| false)
+            // Already deleted, or changed since: the writer knows of an owner.
+            Err(ApiError::NotFound(_) | ApiError::Conflict) => break,
+            Err(failure) => match failure.retry_delay(failures) {
+                Some(delay) => tokio::time::sleep(delay).await,
+                None => {
+                    return Err(failure.into_error(&CheckpointStorage::location(Some(namespace))));
                 }
-                _ if run.unanswered.load(Relaxed) >= MAX_CONSECUTIVE_FAILURES => {
-                    return Ok(RecordOutcome::Failed(
-                        "not tried, because the API server did not respond to other writes".into(),
-                    ));
-                }
-                _ => {
-                    run.acquire().await?;
-                    self.send(record, &desired, cached.as_ref(), &mut attempt).await
-                }
-            };
-            let failure = match result {
-                Ok(true) => {
-                    run.unanswered.store(0, Relaxed);
-                    return Ok(RecordOutcome::Written);
-                }
-                Ok(false) => continue,
-                Err(failure) => failure,
-            };
-            if let Some(outcome) = run.handle_error(failure, &mut attempt).await {
-                return Ok(outcome);
-            }
-        }
-        Ok(RecordOutcome::Failed(attempt.why.unwrap_or(ApiError::Conflict).why()))
-    }
-
-    /// Creates or changes the object, and returns whether that succeeded. The cached state is unknown from sending until
-    /// the response, even if this future is dropped.
-    async fn send(
-        &self,
-        record: &Record,
-        desired: &DesiredCheckpoint,
-        cached: Option<&CacheEntry>,
-        attempt: &mut Attempt,
-    ) -> Result<bool, ApiError> {
-        use ApiError::{AlreadyExists, Conflict, Invalid, NotFound};
-        let (key, namespace) = (&record.key, &*record.key.vpa.namespace);
-        let name = match cached {
-            Some(stored) => stored.name(key),
-            None => object_names::object_name(key, attempt.plain_is_taken),
-        };
-        let result = if let Some(stored) = cached {
-            self.table.mark_unknown(key);
-            self.calls.patch(namespace, &name, &desired.operations(stored)).await
-        } else {
-            self.table.put(key, Some(CacheEntry::unsure(key, &name)));
-            self.calls.create(namespace, &desired.object(record, &name)).await
-        };
-        attempt.write_unconfirmed =
-            !matches!(result, Err(Conflict | AlreadyExists | NotFound(_) | Invalid(_)));
-        match result {
-            Ok(version) => {
-                let mut entry = CacheEntry::unsure(key, &name);
-                entry.version = version;
-                entry.annotated = cached.is_some_and(|stored| stored.annotated)
-                    || desired.fingerprint.annotation.is_some();
-                entry.content = CachedContent::History(desired.fingerprint_after(cached));
-                self.table.put(key, Some(entry));
-                Ok(true)
-            }
-            // Another writer changed or created it: read it and decide again in the next round.
-            Err(Conflict | AlreadyExists) => Ok(false),
-            Err(NotFound(why)) => {
-                self.table.put(key, None);
-                // Deleted since it was cached: create it again. If a create fails, the namespace is missing.
-                if cached.is_some() { Ok(false) } else { Err(NotFound(why)) }
-            }
-            Err(Invalid(why)) => {
-                if cached.is_none() {
-                    self.table.put(key, None);
-                    attempt.invalid = true;
-                }
-                Err(Invalid(why))
-            }
-            Err(failure) => Err(failure),
+            },
         }
     }
-
-    async fn remove(
-        &self,
-        object: CheckpointObject,
-        permit: &dyn WritePermit,
-    ) -> Result<bool, Error> {
-        let namespace = &*object.key.vpa.namespace;
-        for failures in 0.. {
-            permit.acquire().await?;
-            self.table.mark_unknown(&object.key);
-            let (uid, version) = (object.uid.clone(), &*object.version);
-            match self.calls.delete(namespace, &object.name, uid, version).await {
-                Ok(()) => {
-                    self.table.put(&object.key, None);
-                    return Ok(true);
-                }
-                // Already deleted, or changed since: the writer knows of an owner.
-                Err(ApiError::NotFound(_) | ApiError::Conflict) => break,
-                Err(failure) => match failure.retry_delay(failures) {
-                    Some(delay) => tokio::time::sleep(delay).await,
-                    None => return Err(failure.into_error(&Self::location(Some(namespace)))),
-                },
-            }
-        }
-        Ok(false)
-    }
-
-    /// Reads the object, which may exist, into the cache.
-    async fn refresh_cached(&self, record: &Record, attempt: &mut Attempt) -> Result<(), ApiError> {
-        let key = &record.key;
-        let Some(name) = self.table.get(key).map(|entry| entry.name(key)) else { return Ok(()) };
-        let found = self.calls.get(&key.vpa.namespace, &name).await?;
-        match found.map(CheckpointObject::read) {
-            Some(Ok(object)) if object.key == *key => {
-                self.table.put(key, Some(CacheEntry::from_object(&object)));
-            }
-            // The object belongs to another container, or is malformed.
-            Some(_) => {
-                self.table.put(key, None);
-                if attempt.plain_is_taken {
-                    return Err(ApiError::AlreadyExists);
-                }
-                attempt.plain_is_taken = true;
-            }
-            None => self.table.put(key, None),
-        }
-        Ok(())
-    }
+    Ok(false)
 }
 
 /// Decides from the cache, without a call, whether the record has to be written. `None` if it has.
@@ -289,6 +173,7 @@ struct Attempt {
 }
 
 struct SaveRun<'a> {
+    storage: &'a CheckpointStorage,
     permit: &'a dyn WritePermit,
     stopped: AtomicBool,
     /// Number of consecutive records without a response.
@@ -296,6 +181,131 @@ struct SaveRun<'a> {
 }
 
 impl SaveRun<'_> {
+    /// Writes one record, unless the stored one is the same or richer.
+    async fn write(&self, record: &Record) -> Result<RecordOutcome, NotLeader> {
+        if let Some(why) = object_names::invalid_key_reason(&record.key) {
+            return Ok(RecordOutcome::Refused(why));
+        }
+        let desired = match DesiredCheckpoint::new(
+            record,
+            (self.storage.now)(),
+            self.storage.options.write_annotations,
+        ) {
+            Ok(desired) => desired,
+            Err(error) => return Ok(RecordOutcome::Refused(error.to_string())),
+        };
+        let mut attempt = Attempt::default();
+        for _ in 0..MAX_CONFLICT_ROUNDS {
+            let cached = self.storage.table.get(&record.key);
+            if let Some(outcome) = decide_without_call(record, &desired, cached.as_ref(), &attempt)
+            {
+                return Ok(outcome);
+            }
+            let result = match &cached {
+                Some(CacheEntry { content: CachedContent::Unknown, .. }) => {
+                    self.refresh_cached(record, &mut attempt).await.map(|()| false)
+                }
+                _ if self.unanswered.load(Relaxed) >= MAX_CONSECUTIVE_FAILURES => {
+                    return Ok(RecordOutcome::Failed(
+                        "not tried, because the API server did not respond to other writes".into(),
+                    ));
+                }
+                _ => {
+                    self.acquire().await?;
+                    self.send(record, &desired, cached.as_ref(), &mut attempt).await
+                }
+            };
+            let failure = match result {
+                Ok(true) => {
+                    self.unanswered.store(0, Relaxed);
+                    return Ok(RecordOutcome::Written);
+                }
+                Ok(false) => continue,
+                Err(failure) => failure,
+            };
+            if let Some(outcome) = self.handle_error(failure, &mut attempt).await {
+                return Ok(outcome);
+            }
+        }
+        Ok(RecordOutcome::Failed(attempt.why.unwrap_or(ApiError::Conflict).why()))
+    }
+
+    /// Creates or changes the object, and returns whether that succeeded. The cached state is unknown from sending until
+    /// the response, even if this future is dropped.
+    async fn send(
+        &self,
+        record: &Record,
+        desired: &DesiredCheckpoint,
+        cached: Option<&CacheEntry>,
+        attempt: &mut Attempt,
+    ) -> Result<bool, ApiError> {
+        use ApiError::{AlreadyExists, Conflict, Invalid, NotFound};
+        let (key, namespace) = (&record.key, &*record.key.vpa.namespace);
+        let name = match cached {
+            Some(stored) => stored.name(key),
+            None => object_names::object_name(key, attempt.plain_is_taken),
+        };
+        let result = if let Some(stored) = cached {
+            self.storage.table.mark_unknown(key);
+            self.storage.calls.patch(namespace, &name, &desired.operations(stored)).await
+        } else {
+            self.storage.table.put(key, Some(CacheEntry::unsure(key, &name)));
+            self.storage.calls.create(namespace, &desired.object(record, &name)).await
+        };
+        attempt.write_unconfirmed =
+            !matches!(result, Err(Conflict | AlreadyExists | NotFound(_) | Invalid(_)));
+        match result {
+            Ok(version) => {
+                let mut entry = CacheEntry::unsure(key, &name);
+                entry.version = version;
+                entry.annotated = cached.is_some_and(|stored| stored.annotated)
+                    || desired.fingerprint.annotation.is_some();
+                entry.content = CachedContent::History(desired.fingerprint_after(cached));
+                self.storage.table.put(key, Some(entry));
+                Ok(true)
+            }
+            // Another writer changed or created it: read it and decide again in the next round.
+            Err(Conflict | AlreadyExists) => Ok(false),
+            Err(NotFound(why)) => {
+                self.storage.table.put(key, None);
+                // Deleted since it was cached: create it again. If a create fails, the namespace is missing.
+                if cached.is_some() { Ok(false) } else { Err(NotFound(why)) }
+            }
+            Err(Invalid(why)) => {
+                if cached.is_none() {
+                    self.storage.table.put(key, None);
+                    attempt.invalid = true;
+                }
+                Err(Invalid(why))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Reads the object, which may exist, into the cache.
+    async fn refresh_cached(&self, record: &Record, attempt: &mut Attempt) -> Result<(), ApiError> {
+        let key = &record.key;
+        let Some(name) = self.storage.table.get(key).map(|entry| entry.name(key)) else {
+            return Ok(());
+        };
+        let found = self.storage.calls.get(&key.vpa.namespace, &name).await?;
+        match found.map(CheckpointObject::read) {
+            Some(Ok(object)) if object.key == *key => {
+                self.storage.table.put(key, Some(CacheEntry::from_object(&object)));
+            }
+            // The object belongs to another container, or is malformed.
+            Some(_) => {
+                self.storage.table.put(key, None);
+                if attempt.plain_is_taken {
+                    return Err(ApiError::AlreadyExists);
+                }
+                attempt.plain_is_taken = true;
+            }
+            None => self.storage.table.put(key, None),
+        }
+        Ok(())
+    }
+
     async fn acquire(&self) -> Result<(), NotLeader> {
         if self.stopped.load(SeqCst) {
             return Err(NotLeader("another write of the same batch was not permitted".into()));

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::fixture::{Case, external, object, per_pod};
-use crate::hpa::proposal_per_pod::Proposal;
+use crate::hpa::proposal::Proposal;
 
 fn proposal(case: &Case, name: &str) -> Proposal {
     case.decide().evaluations.remove(0).outcome.expect(name)

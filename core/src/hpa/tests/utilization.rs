@@ -4,7 +4,7 @@ use super::fixture::{Case, container_cpu, cpu, pods, requests, test_config, usag
 use crate::hpa::Config;
 use crate::hpa::error::Cause;
 use crate::hpa::evaluation::Failed;
-use crate::hpa::proposal_per_pod::Proposal;
+use crate::hpa::proposal::Proposal;
 
 /// The proposal of the only metric.
 fn proposal(case: &Case) -> Result<Proposal, Failed> {

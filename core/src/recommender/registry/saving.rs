@@ -151,14 +151,3 @@ impl VpaRegistry {
         self.vpas.values_mut().for_each(|vpa| vpa.history.clear_stale_records());
     }
 }
-
-impl VpaState {
-    fn return_unsaved(&mut self) {
-        self.unsaved = match (self.saving.take(), self.unsaved) {
-            (Some(before), Some(since)) => {
-                Some(Unsaved { since: before.since, urgent: before.urgent || since.urgent })
-            }
-            (before, since) => before.or(since),
-        };
-    }
-}

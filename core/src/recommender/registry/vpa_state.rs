@@ -134,6 +134,15 @@ impl VpaState {
         });
     }
 
+    pub(super) fn return_unsaved(&mut self) {
+        self.unsaved = match (self.saving.take(), self.unsaved) {
+            (Some(before), Some(since)) => {
+                Some(Unsaved { since: before.since, urgent: before.urgent || since.urgent })
+            }
+            (before, since) => before.or(since),
+        };
+    }
+
     /// Resets the state for another workload. The stored history is marked stale.
     pub(super) fn reset(&mut self) {
         let former = std::mem::take(&mut self.history);

@@ -1,8 +1,8 @@
 //! Tracks which pods are missing from usage fetches.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use super::VpaIndex;
+use super::namespace::NamespaceIndex;
 
 /// A pod that is missing from a single fetch may be terminating or new on its node.
 const MISSED_FETCHES: u32 = 2;
@@ -15,24 +15,21 @@ pub struct MissingUsage {
     pub example: Option<(Arc<str>, Arc<str>)>,
 }
 
-impl VpaIndex {
-    /// The current fetch contains this pod.
-    pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
-        let index = self.namespaces.get_mut(namespace);
-        if let Some(entry) = index.and_then(|index| index.pods.get_mut(pod)) {
-            entry.last_usage_fetch = self.complete_usage_fetches + 1;
-        }
-    }
+/// Counts the complete usage fetches.
+#[derive(Debug, Default)]
+pub(super) struct UsageFetches {
+    pub complete: u32,
+}
 
-    /// A complete fetch has ended. Returns the running pods with a VPA that the latest fetches did not contain although
-    /// earlier ones did. Do not call it for incomplete fetches: they do not show which pods are missing.
-    pub fn finish_usage_fetch(&mut self) -> MissingUsage {
-        self.complete_usage_fetches = self.complete_usage_fetches.saturating_add(1);
+impl UsageFetches {
+    /// The current fetch has ended. Returns the running pods with a VPA that it does not contain.
+    pub fn finish(&mut self, namespaces: &HashMap<Arc<str>, NamespaceIndex>) -> MissingUsage {
+        self.complete = self.complete.saturating_add(1);
         let mut missing = MissingUsage::default();
-        for (namespace, index) in &self.namespaces {
+        for (namespace, index) in namespaces {
             for (name, entry) in index.pods.iter() {
                 let is_due = entry.last_usage_fetch > 0
-                    && self.complete_usage_fetches - entry.last_usage_fetch >= MISSED_FETCHES;
+                    && self.complete - entry.last_usage_fetch >= MISSED_FETCHES;
                 if !is_due || entry.pod.is_finished || entry.vpas.is_empty() {
                     continue;
                 }

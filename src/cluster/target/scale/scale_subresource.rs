@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ApiError, ObjectReference, RawScale, Scale, ScaleClient};
+use super::{ObjectReference, RawScale, Scale};
 use crate::cluster::cache::selector::Selector;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,48 +41,7 @@ pub enum ScaleReadError {
     Unavailable(String),
 }
 
-impl ScaleClient {
-    /// Fetches the scale of an object. The discovery of its kind is cached.
-    pub async fn fetch(&self, key: &ObjectReference) -> Result<ScaleSubresource, ScaleReadError> {
-        let discovery = &self.discovery;
-        let group = key.group().map_err(ScaleReadError::InvalidVersion)?;
-        let kinds = discovery.kinds(group, &key.kind).await;
-        let kinds =
-            kinds.as_ref().as_ref().map_err(|why| ScaleReadError::UnknownKind(why.clone()))?;
-        let mut failures = Vec::new();
-        let mut is_known = false;
-        let mut is_temporary = false;
-        for kind in kinds.iter().filter(|kind| kind.name == key.kind) {
-            is_known = true;
-            let version = kind.root.trim_start_matches("/apis/").trim_start_matches("/api/");
-            let path = kind.scale_path(key).map_err(ScaleReadError::NotFound)?;
-            let error = match discovery.get::<Value>(&path).await {
-                Ok(body) => match parse_scale(key, path, body) {
-                    Ok(scale) => return Ok(scale),
-                    Err(why) => why,
-                },
-                Err(ApiError::NotFound(why)) => why,
-                Err(ApiError::Transient(why)) => {
-                    is_temporary = true;
-                    why
-                }
-            };
-            failures.push(format!("could not get scale for the GV {version}, error: {error}"));
-        }
-        if !is_known {
-            let why = format!("no matches for kind {:?} in group {group:?}", key.kind);
-            return Err(ScaleReadError::UnknownKind(why));
-        }
-        let failures = failures.join(", ");
-        Err(if is_temporary {
-            ScaleReadError::Unavailable(failures)
-        } else {
-            ScaleReadError::NotFound(failures)
-        })
-    }
-}
-
-fn parse_scale(
+pub(super) fn parse_scale(
     key: &ObjectReference,
     path: String,
     body: Value,

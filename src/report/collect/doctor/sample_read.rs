@@ -25,14 +25,16 @@ use crate::report::doctor::{
 
 const SAMPLE_LENGTH: Duration = Duration::from_hours(24);
 
-impl ServerProbe {
+/// Reads a sample by the schema of a server.
+pub(super) struct SampleReader<'a> {
+    pub probe: &'a ServerProbe,
+    pub schema: &'a Schema,
+    pub config: &'a DoctorConfig,
+}
+
+impl SampleReader<'_> {
     /// Reads the history of the VPAs of a namespace, or of all its pods if there are no VPAs.
-    pub(super) async fn read_sample(
-        &self,
-        schema: &Schema,
-        config: &DoctorConfig,
-        pods: Option<&ClusterPods>,
-    ) -> Option<SampleRead> {
+    pub async fn read(&self, pods: Option<&ClusterPods>) -> Option<SampleRead> {
         if let Some((namespace, vpas, live)) = pods.and_then(ClusterPods::largest_namespace) {
             let scope = match vpas.len() {
                 1 => format!("the VPA of namespace {namespace}"),
@@ -40,7 +42,7 @@ impl ServerProbe {
             };
             let mut found = FoundVpas::default();
             let pods = KnownPods { live: Some(&live), ..KnownPods::default() };
-            let (queries, failure) = self.load(schema, config, (&vpas, pods), &mut found).await;
+            let (queries, failure) = self.load((&vpas, pods), &mut found).await;
             let without_history = vpas.keys().filter(|vpa| !found.0.contains(*vpa));
             let mut without_history: Vec<String> =
                 without_history.map(ToString::to_string).collect();
@@ -52,49 +54,47 @@ impl ServerProbe {
                 vpas_without_history: without_history,
             });
         }
-        let label = &schema.usage.namespace.value;
-        let memory = schema.usage_selector_in(&schema.usage.memory, &[]);
+        let label = &self.schema.usage.namespace.value;
+        let memory = self.schema.usage_selector_in(&self.schema.usage.memory, &[]);
         let by_namespace = Query::from(memory).aggregate(Aggregation::Count, &[label]);
         let ProbeAnswer { answer, .. } =
-            self.query_vector(&by_namespace.topk(1, &[]), self.now).await;
+            self.probe.query_vector(&by_namespace.topk(1, &[]), self.probe.now).await;
         let largest = |groups: Vec<CollectedSeries>| groups.first()?.labels.get(label).cloned();
-        let namespace = config.namespace.clone().or(answer.ok().and_then(largest))?;
-        let (queries, failure) = self.preview_queries(schema, &namespace).await;
+        let namespace = self.config.namespace.clone().or(answer.ok().and_then(largest))?;
+        let (queries, failure) = self.preview_queries(&namespace).await;
         let (scope, without_history) = (format!("namespace {namespace}"), Vec::new());
         Some(SampleRead { scope, queries, failure, vpas_without_history: without_history })
     }
 
     async fn load(
         &self,
-        schema: &Schema,
-        config: &DoctorConfig,
         (vpas, pods): (&VpaOwners, KnownPods<'_>),
         found: &mut FoundVpas,
     ) -> (Vec<Evidence>, Option<String>) {
-        let (overrides, length) = (config.series_options.clone(), config.wanted_history);
+        let (overrides, length) = (self.config.series_options.clone(), self.config.wanted_history);
         let settings = HistorySettings { overrides, length, ..HistorySettings::default() };
-        let client = self.client.clone();
-        let history = PrometheusHistory::new("", client, settings, self.clock.clone());
+        let client = self.probe.client.clone();
+        let history = PrometheusHistory::new("", client, settings, self.probe.clock.clone());
         let namespaces: Vec<&str> = vpas.keys().map(|vpa| &*vpa.namespace).collect();
         // The schema was already detected; do not report these queries again.
         let schema_found = history.schema(&namespaces).await;
-        self.query_log.drain();
+        self.probe.query_log.drain();
         if let Err(error) = schema_found {
             return (Vec::new(), Some(error.to_string()));
         }
-        let after = Some(self.now.earlier(SAMPLE_LENGTH));
+        let after = Some(self.probe.now.earlier(SAMPLE_LENGTH));
         let loading_started = history.start_load_with_pods(vpas, after, None, pods).await;
-        let queries = self.query_log.drain();
+        let queries = self.probe.query_log.drain();
         let failure = match loading_started {
             Ok((mut loading, _)) => loading.advance(found).await.err(),
             Err(error) => return (queries, Some(error.to_string())),
         };
-        let mut queries = self.query_log.drain();
+        let mut queries = self.probe.query_log.drain();
         for query in &mut queries {
             let has = |metric: &str| query.asked.contains(&format!("{metric}{{"));
-            let about = if has(&schema.usage.cpu.value) || has(RECORDED_CPU_METRIC) {
+            let about = if has(&self.schema.usage.cpu.value) || has(RECORDED_CPU_METRIC) {
                 "CPU"
-            } else if has(&schema.usage.memory.value) || has(RECORDED_MEMORY_METRIC) {
+            } else if has(&self.schema.usage.memory.value) || has(RECORDED_MEMORY_METRIC) {
                 "memory"
             } else {
                 "owners and kills"
@@ -105,23 +105,19 @@ impl ServerProbe {
     }
 
     /// Runs the queries for the history of all pods of a namespace.
-    async fn preview_queries(
-        &self,
-        schema: &Schema,
-        namespace: &str,
-    ) -> (Vec<Evidence>, Option<String>) {
+    async fn preview_queries(&self, namespace: &str) -> (Vec<Evidence>, Option<String>) {
         let weighting = HistorySettings::default().weighting;
         let (mut queries, mut failure) = (Vec::new(), None);
-        let from = self.now.earlier(SAMPLE_LENGTH);
-        let client = self.client.clone().with_dialect(schema.dialect);
+        let from = self.probe.now.earlier(SAMPLE_LENGTH);
+        let client = self.probe.client.clone().with_dialect(self.schema.dialect);
         for QueryPreview { resource: about, query, step } in
-            preview_queries(weighting, schema, namespace)
+            preview_queries(weighting, self.schema, namespace)
         {
-            let Ok(range) = QueryRange::new(from, self.now, step) else { continue };
+            let Ok(range) = QueryRange::new(from, self.probe.now, step) else { continue };
             if let Err(error) = client.range(&query, range, &mut DiscardedPoints).await {
                 failure.get_or_insert(error.to_string());
             }
-            for mut evidence in self.query_log.drain() {
+            for mut evidence in self.probe.query_log.drain() {
                 about.clone_into(&mut evidence.about);
                 queries.push(evidence);
             }

@@ -31,20 +31,10 @@ pub(super) struct Leases {
     pub notes: Vec<String>,
 }
 
-impl ExplainPodConfig {
-    fn reads_heartbeats(&self) -> bool {
-        self.settings.guards.heartbeat != HeartbeatPolicy::Ignore
-    }
-
-    fn reads_ledger(&self) -> bool {
-        self.settings.compat == Compat::Plimsoll && self.settings.guards.needs_state()
-    }
-}
-
 impl Leases {
     pub fn namespaces(config: &ExplainPodConfig) -> BTreeSet<&str> {
-        let heartbeats = config.reads_heartbeats().then_some(&*config.heartbeat_namespace);
-        let ledger = config.reads_ledger().then_some(&*config.lease_namespace);
+        let heartbeats = reads_heartbeats(config).then_some(&*config.heartbeat_namespace);
+        let ledger = reads_ledger(config).then_some(&*config.lease_namespace);
         let admission = config.admission_check.as_ref().map(|check| &*check.namespace);
         [heartbeats, ledger, admission].into_iter().flatten().collect()
     }
@@ -53,7 +43,7 @@ impl Leases {
     pub fn of(config: &ExplainPodConfig, snapshot: &ClusterSnapshot, now: Time) -> Self {
         let (heartbeats, mut heartbeat_error) = (Heartbeats::default(), None);
         match snapshot.leases.get(&config.heartbeat_namespace) {
-            _ if !config.reads_heartbeats() => {}
+            _ if !reads_heartbeats(config) => {}
             Some(Ok(leases)) => heartbeats.observe_once(leases.objects.clone(), now),
             Some(Err(error)) => {
                 heartbeats.record_failure();
@@ -108,7 +98,7 @@ impl Leases {
         heartbeat: RecommenderHeartbeat,
     ) -> LeaseState {
         let state = match heartbeat {
-            _ if !config.reads_heartbeats() => "notAsked",
+            _ if !reads_heartbeats(config) => "notAsked",
             _ if self.heartbeat_error.as_ref().is_some_and(ReadError::is_forbidden) => "unreadable",
             RecommenderHeartbeat::Fresh { history_loaded: true } => "fresh",
             RecommenderHeartbeat::Fresh { history_loaded: false } => "loading",
@@ -147,12 +137,20 @@ impl Leases {
     }
 }
 
+fn reads_heartbeats(config: &ExplainPodConfig) -> bool {
+    config.settings.guards.heartbeat != HeartbeatPolicy::Ignore
+}
+
+fn reads_ledger(config: &ExplainPodConfig) -> bool {
+    config.settings.compat == Compat::Plimsoll && config.settings.guards.needs_state()
+}
+
 fn stored_ledger(
     config: &ExplainPodConfig,
     snapshot: &ClusterSnapshot,
     notes: &mut Vec<String>,
 ) -> DisruptionBudget {
-    if !config.reads_ledger() {
+    if !reads_ledger(config) {
         return DisruptionBudget::default();
     }
     let (namespace, name) = (&config.lease_namespace, &config.lease_name);

@@ -2,16 +2,8 @@
 
 use std::time::Duration;
 
-use super::{PrometheusClient, QueryStats, request};
-use crate::prometheus::{
-    decode::{ResponseDecoder, SeriesVisitor},
-    promql::Query,
-    query_error::QueryError,
-    schema::Dialect,
-};
+use crate::prometheus::query_error::QueryError;
 use plimsoll_core::types::Time;
-
-const PATH: &str = "/api/v1/query_range";
 
 /// The evaluation times of a range query: the start, and each step after it up to the end. The end is included if it is
 /// a whole number of steps after the start.
@@ -22,7 +14,7 @@ const PATH: &str = "/api/v1/query_range";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryRange {
     start: Time,
-    step: Duration,
+    pub(super) step: Duration,
     step_count: u64,
 }
 
@@ -64,59 +56,6 @@ pub struct RangeInterrupted {
     pub failure: QueryError,
     /// The first evaluation time that is missing.
     pub resume_at: Time,
-}
-
-impl PrometheusClient {
-    /// Streams the result of a range query part by part, in order of time, and calls the visitor's `finish` after each part.
-    /// A part that is too large or too slow is halved. While the server is busy or unavailable the part is retried, up to
-    /// the maximum number of attempts without progress.
-    pub async fn range(
-        &self,
-        query: &Query,
-        grid: QueryRange,
-        visitor: &mut impl SeriesVisitor,
-    ) -> Result<QueryStats, RangeInterrupted> {
-        let mut stats = QueryStats::default();
-        let mut next = 0;
-        let mut max_steps = u64::from(self.limits.max_steps.max(1));
-        let mut failures = 0;
-        while next < grid.step_count {
-            let count = max_steps.min(grid.step_count - next);
-            let mut form = vec![
-                ("query", query.to_string()),
-                ("start", request::time(grid.step_time(next))),
-                ("end", request::time(grid.step_time(next + count - 1))),
-                ("step", request::seconds(grid.step)),
-            ];
-            if self.dialect == Dialect::MetricsQl {
-                form.push(("nocache", "1".to_owned()));
-            }
-            let failure = match self.exchange(PATH, &form, ResponseDecoder::new(), visitor).await {
-                Ok((summary, time)) => {
-                    stats.add(summary, time);
-                    next += count;
-                    failures = 0;
-                    continue;
-                }
-                Err(failure) => failure,
-            };
-            let can_halve = count > 1;
-            if can_halve && matches!(failure, QueryError::TooLarge(_) | QueryError::Timeout(_)) {
-                // Keep the smaller size: the rest of the range is probably as dense.
-                max_steps = count.div_ceil(2);
-                stats.halvings += 1;
-                if matches!(failure, QueryError::TooLarge(_)) {
-                    tracing::debug!(%failure, steps = max_steps, "splitting range query into smaller parts");
-                    continue;
-                }
-            }
-            self.wait_for_retry(&mut failures, failure)
-                .await
-                .map_err(|failure| RangeInterrupted { failure, resume_at: grid.step_time(next) })?;
-            stats.retries += 1;
-        }
-        Ok(stats)
-    }
 }
 
 #[cfg(test)]

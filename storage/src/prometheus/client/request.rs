@@ -2,6 +2,7 @@
 
 use std::{
     hash::{BuildHasher as _, RandomState},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -9,15 +10,17 @@ use reqwest::{
     Response,
     header::{CONTENT_TYPE, RETRY_AFTER},
 };
-use tokio::time::timeout;
+use tokio::{sync::Semaphore, time::timeout};
 
-use super::{CompletedQuery, PrometheusClient, QueryLimits, queries::SERIES_PATH};
+use super::{CompletedQuery, QueryLimits, QueryObserver};
 use crate::prometheus::{
     decode::{DecodeError, IgnoreSeries, ResponseDecoder, ResponseSummary, SeriesVisitor},
     query_error::{QueryError, ResponseHead},
+    transport::Transport,
 };
 use plimsoll_core::types::Time;
 
+pub(super) const SERIES_PATH: &str = "/api/v1/series";
 /// Bytes to decode before checking whether the visitor is full.
 const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes to read of an error response: enough for the errors of Prometheus, which repeat the query.
@@ -25,9 +28,30 @@ const MAX_ERROR_BYTES: usize = 256 << 10;
 /// Size limit of a document. Flags and build information take some KB, label values of a large server some MB.
 const MAX_DOCUMENT_BYTES: usize = 32 << 20;
 
-impl PrometheusClient {
+/// Sends requests under the limits of a client. Clones share its permits.
+#[derive(Clone, Debug)]
+pub(super) struct RequestSender {
+    transport: Arc<dyn Transport>,
+    pub limits: QueryLimits,
+    permits: Arc<Semaphore>,
+    /// Whether a partial response is an error.
+    pub rejects_partial: bool,
+    pub observer: Option<Arc<dyn QueryObserver>>,
+}
+
+impl RequestSender {
+    pub fn new(transport: Arc<dyn Transport>, limits: QueryLimits) -> Self {
+        let permits = new_permits(limits.max_in_flight);
+        Self { transport, limits, permits, rejects_partial: false, observer: None }
+    }
+
+    pub fn with_separate_permits(&self, max_in_flight: usize) -> Self {
+        let limits = QueryLimits { max_in_flight, ..self.limits };
+        Self { limits, permits: new_permits(max_in_flight), ..self.clone() }
+    }
+
     /// Sends a query, and retries while the server is busy or unavailable, up to the maximum number of attempts.
-    pub(super) async fn query_with_retries(
+    pub async fn query_with_retries(
         &self,
         path: &str,
         form: &[(&str, String)],
@@ -44,7 +68,7 @@ impl PrometheusClient {
     }
 
     /// Counts a failure and waits before the next attempt. Returns the failure if there is no next one.
-    pub(super) async fn wait_for_retry(
+    pub async fn wait_for_retry(
         &self,
         failures: &mut u32,
         failure: QueryError,
@@ -60,7 +84,7 @@ impl PrometheusClient {
     }
 
     /// Sends a query once. On failure the visitor discards the partial response.
-    pub(super) async fn exchange(
+    pub async fn exchange(
         &self,
         path: &str,
         form: &[(&str, String)],
@@ -81,11 +105,7 @@ impl PrometheusClient {
     }
 
     /// Fetches a JSON document from this path, for information about the server itself.
-    pub(super) async fn fetch(
-        &self,
-        path: &str,
-        form: &[(&str, String)],
-    ) -> Result<Vec<u8>, QueryError> {
+    pub async fn fetch(&self, path: &str, form: &[(&str, String)]) -> Result<Vec<u8>, QueryError> {
         let read = |mut response| async move {
             let mut body = Vec::new();
             let limit = self.limits.timeout;
@@ -178,13 +198,17 @@ impl PrometheusClient {
     }
 
     /// Fails if the response is partial and this client rejects partial responses.
-    pub(super) fn check_partial(&self, is_partial: bool) -> Result<(), QueryError> {
+    pub fn check_partial(&self, is_partial: bool) -> Result<(), QueryError> {
         if !(is_partial && self.rejects_partial) {
             return Ok(());
         }
         let why = "the response is partial because part of the server is unavailable";
         Err(QueryError::Unavailable(why.to_owned()))
     }
+}
+
+fn new_permits(max_in_flight: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(max_in_flight.clamp(1, Semaphore::MAX_PERMITS)))
 }
 
 /// The delay after this many consecutive failures: exponential, with up to 50% jitter, and at least the server's
@@ -319,7 +343,7 @@ mod tests {
             QueryLimits { max_response_bytes: Some(10_000), ..defaults },
             QueryLimits { max_response_points: Some(100), ..defaults },
         ] {
-            let client = PrometheusClient::new(std::sync::Arc::new(Endless), limits);
+            let client = RequestSender::new(Arc::new(Endless), limits);
             let result = client
                 .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut IgnoreSeries)
                 .await;
