@@ -8,7 +8,7 @@ use super::{
     feature_gates::FeatureGate, go_values, parsed_flags::ParsedFlags, prometheus_auth::non_empty,
     sizing::SizingArgs, updater_guards::GuardArgs,
 };
-use crate::controllers::updater::config::AdmissionCheck;
+use crate::controllers::updater::AdmissionCheck;
 use plimsoll_core::updater::Settings;
 
 const DEFAULT_NAMESPACE: &str = "kube-system";

@@ -19,42 +19,38 @@ pub(crate) mod owner_lookups;
 mod pass;
 pub(crate) mod permissions;
 mod persisted_state;
-mod probes;
 pub(crate) mod status_reporter;
 mod surges;
 mod unboost;
 mod watches;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::Result;
-use kube::{Api, Client};
-use plimsoll_core::types::Time;
+use kube::Api;
 use tokio::{sync::watch, time::Instant};
 
+pub use self::{admission_health::AdmissionCheck, pass::PassSummary};
 use self::{
-    admission_health::AdmissionLog,
-    config::UpdaterConfig,
-    heartbeats::Heartbeats,
-    owner_lookups::OwnerLookups,
-    pass::PassState,
-    permissions::Permissions,
-    status_reporter::{ConditionStatusSource, PausedUpdates, UpdaterObjectMetrics},
-    unboost::UnboostTrigger,
-    watches::{WatchStores, Watches},
+    admission_health::AdmissionMonitor, config::UpdaterConfig, events::EventReporter,
+    execute::ActionWriter, execute::StepExecutor, heartbeats::Heartbeats,
+    owner_lookups::OwnerLookups, pass::PassRunner, pass::WorkloadUpdater, permissions::Permissions,
+    persisted_state::StateStore, status_reporter::PausedUpdates, status_reporter::StatusReporter,
+    surges::SurgeCleanup, unboost::BoostRemover, watches::WatchStores, watches::Watches,
 };
-pub use self::{config::AdmissionCheck, pass::PassSummary};
 use crate::{
     cluster::{
-        cache::controllers::ControllerCache,
         clock::Clock,
         leader::{Election, Fence, LeaseAnnotationStore},
+        server::{Probes, Stalled},
         target::{
             TargetResolver,
             scale::{CacheLifetimes, request_gate},
         },
-        watch::WatchFactory,
-        write::{EventRecorder, Permit, RateLimiter, StatusQueue, WriteStats, event_recorder},
+        write::{Permit, RateLimiter, StatusQueue, event_recorder},
     },
     controllers::runtime::{
         config::ProcessConfig,
@@ -62,57 +58,40 @@ use crate::{
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness_thread::Liveness,
         loop_watchdog::LoopWatchdog,
-        quotas::Quotas,
         role_health::HealthReporter,
-        shutdown::{ShutdownToken, Tasks},
-        traffic_metrics::{export_watch_metrics, export_write_metrics},
+        traffic_metrics::{check_watch_loops, export_write_metrics, unsynced_watches},
     },
     telemetry::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
 };
-use plimsoll_core::{
-    types::compat::Compat,
-    updater::guard::{HeartbeatPolicy, disruption_budget},
-};
+use plimsoll_core::updater::guard::{HeartbeatPolicy, disruption_budget};
 
 const EVENT_COMPONENT: &str = "vpa-updater";
 /// How many conditions are written concurrently.
 const STATUS_WORKERS: usize = 4;
-/// How often a process that does not lead checks whether it has become the leader.
-const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Upstream's limit: intervals without a pass after which the updater is not live.
+const MAX_MISSED_INTERVALS: u32 = 5;
+
+/// What most parts of the updater need.
+struct Shared {
+    config: Arc<UpdaterConfig>,
+    clock: Clock,
+    permissions: Permissions,
+    stores: Arc<WatchStores>,
+    metrics: UpdaterMetrics,
+    /// The watchdog of the main loop.
+    watchdog: LoopWatchdog,
+}
 
 /// The updater and all of its components.
 pub struct Updater {
-    config: UpdaterConfig,
-    clock: Clock,
-    client: Client,
+    shared: Arc<Shared>,
     liveness: Liveness,
-    watch_factory: WatchFactory,
-    watches: Watches,
-    stores: WatchStores,
-    controllers: Arc<ControllerCache>,
-    targets: TargetResolver,
-    owner_lookups: OwnerLookups,
-    boost_owner_lookups: OwnerLookups,
-    permit: Permit,
-    /// `None` if the configured burst of 0 blocks all evictions.
-    eviction_limiter: Option<RateLimiter>,
-    resize_limiter: Option<RateLimiter>,
-    ledger: LeaseAnnotationStore,
-    heartbeats: Heartbeats,
-    admission_log: AdmissionLog,
-    permissions: Permissions,
-    unboost_trigger: UnboostTrigger,
-    paused_updates: PausedUpdates,
-    status_queue: StatusQueue,
-    events: EventRecorder,
-    metrics: UpdaterMetrics,
     traffic: ApiTrafficMetrics,
-    loop_metrics: LoopMetrics,
-    write_stats: Arc<WriteStats>,
-    loop_watchdog: LoopWatchdog,
-    health_reporter: HealthReporter,
-    quotas: Quotas,
-    passes: watch::Sender<(u64, PassSummary)>,
+    watches: Watches,
+    store: Arc<StateStore>,
+    reporter: Arc<StatusReporter>,
+    boosts: BoostRemover,
+    passes: PassRunner,
 }
 
 /// A running updater.
@@ -132,33 +111,29 @@ impl Controller for Updater {
     const USER_AGENT: &str = concat!("plimsoll-updater/", env!("CARGO_PKG_VERSION"));
 
     async fn new(config: UpdaterConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
-        let updater = Self::from_context(config, context);
-        let source = Arc::new(UpdaterObjectMetrics(Arc::downgrade(&updater)));
-        let cardinality = updater.config.object_metrics;
-        context.registry.add_objects(ObjectMetrics::new(source, cardinality));
-        Ok(updater)
+        Ok(Arc::new(Self::from_context(config, context)))
     }
 
     fn log_start(&self, addresses: &[SocketAddr]) {
         let version = env!("CARGO_PKG_VERSION");
-        let dry_run = self.config.dry_run.is_some();
+        let dry_run = self.shared.config.dry_run.is_some();
         tracing::info!(version, ?addresses, dry_run, "starting updater");
     }
 
     fn election(&self) -> Option<Election> {
-        let config = &self.config.election;
-        if !config.enabled || self.config.dry_run.is_some() {
+        let config = &self.shared.config.election;
+        if !config.enabled || self.shared.config.dry_run.is_some() {
             return None;
         }
-        let (health, compat) = (self.health_reporter.clone(), self.config.settings.compat);
+        let (health, compat) = (self.passes.health.clone(), self.shared.config.settings.compat);
         let options = config.options(config.name.clone());
         let election = Election::new(
             self.liveness.client(),
             options,
-            self.permit.fence().clone(),
-            Arc::clone(&self.write_stats),
+            self.store.writer.permit.fence().clone(),
+            Arc::clone(&self.store.writer.stats),
         )
-        .with_lease_lock(self.ledger.lease_lock())
+        .with_lease_lock(self.store.ledger.lease_lock())
         .with_lease_annotation(move || health.annotation(compat));
         Some(election)
     }
@@ -167,166 +142,165 @@ impl Controller for Updater {
         let this = || Arc::clone(self);
         let updater = this();
         tasks.until_end.spawn(|stop| async move {
-            updater.status_queue.run(stop.cancelled()).await;
+            updater.reporter.queue.run(stop.cancelled()).await;
         });
         let workers = &mut tasks.workers;
-        self.watches.start(self, &workers.shutdown_token(), workers.tasks());
-        workers.spawn_cancellable(this().discover_permissions());
-        if self.config.settings.guards.heartbeat != HeartbeatPolicy::Ignore {
-            let (updater, config) = (this(), &self.config);
-            let leases = Api::namespaced(self.client.clone(), &config.heartbeat_namespace);
-            let interval = config.interval;
+        let (config, settings) = (&self.shared.config, &self.shared.config.settings);
+        self.watches.start(settings.compat, &workers.shutdown_token(), workers.tasks());
+        let updater = this();
+        workers.spawn_cancellable(async move { updater.shared.permissions.discover().await });
+        if settings.guards.heartbeat != HeartbeatPolicy::Ignore {
+            let client = self.store.writer.client.clone();
+            let leases = Api::namespaced(client, &config.heartbeat_namespace);
+            let (updater, interval) = (this(), config.interval);
             workers.spawn_cancellable(async move {
-                updater.heartbeats.run_poll_loop(leases, interval).await;
+                updater.passes.updater.heartbeats.run_poll_loop(leases, interval).await;
             });
         }
-        workers.spawn(|stop| this().run_unboost_loop(stop));
-        workers.spawn(|stop| this().run_loop(stop));
+        if settings.startup_boost {
+            let updater = this();
+            workers.spawn(|stop| async move {
+                if updater.watches.wait_for_sync(&stop).await {
+                    updater.boosts.run(stop).await;
+                }
+            });
+        }
+        let updater = this();
+        workers.spawn(|stop| async move {
+            if updater.watches.wait_for_sync(&stop).await {
+                updater.passes.run(stop).await;
+            }
+        });
     }
 
     async fn drain(&self, deadline: Instant) {
-        if self.permit.fence().is_granted() {
-            tokio::join!(self.status_queue.drain(deadline), self.events.drain(deadline));
+        if self.store.writer.permit.fence().is_granted() {
+            let (statuses, events) = (&self.reporter.queue, &self.reporter.events.recorder);
+            tokio::join!(statuses.drain(deadline), events.drain(deadline));
         }
     }
 
     fn refresh_metrics(&self) {
-        export_watch_metrics(&self.traffic, self.watches.all().chain(self.quotas.watch_status()));
-        let (vpas, pods) = self.stores.counts();
-        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
-        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
-        self.loop_metrics.set_leader(self.permit.fence().is_granted());
-        export_write_metrics(&self.traffic, &self.write_stats);
+        self.watches.export_metrics(&self.traffic);
+        self.passes.loop_metrics.set_leader(self.store.writer.permit.fence().is_granted());
+        export_write_metrics(&self.traffic, &self.store.writer.stats);
+    }
+}
+
+impl Probes for Updater {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
+        let limit = self.shared.config.interval.saturating_mul(MAX_MISSED_INTERVALS);
+        // With a simulated clock, wall time does not bound how often the loop has to iterate.
+        if self.shared.clock.is_wall() {
+            self.shared.watchdog.check(limit, "the updater's loop")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let missing = unsynced_watches(self.watches.all());
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }
 
 impl Updater {
     /// Number of passes so far, and the summary of the last one.
     pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
-        self.passes.subscribe()
+        self.passes.summaries.subscribe()
     }
 
-    fn from_context(config: UpdaterConfig, context: &mut ControllerContext) -> Arc<Self> {
+    fn from_context(config: UpdaterConfig, context: &mut ControllerContext) -> Self {
+        let config = Arc::new(config);
         let metrics = UpdaterMetrics::new(&mut context.registry);
         let loop_metrics = LoopMetrics::new(&mut context.registry, "updater");
-        let (client, clock) = (context.client.clone(), context.clock.clone());
+        let client = context.client.clone();
+        let (liveness, stats) = (context.liveness.clone(), Arc::clone(&context.write_stats));
         let limiter = RateLimiter::new(config.process.qps, config.process.burst);
-        let is_dry = config.dry_run.is_some();
         // A dry run holds no lease and writes nothing but events.
-        let needs_no_lease = is_dry || !config.election.enabled;
+        let needs_no_lease = config.dry_run.is_some() || !config.election.enabled;
         let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
-        let permit = Permit::new(fence, limiter.clone());
-        let controllers = Arc::new(ControllerCache::new());
-        let gate = request_gate(limiter);
-        let lifetimes = CacheLifetimes::default();
-        let targets =
-            TargetResolver::new(client.clone(), Arc::clone(&controllers), gate, lifetimes);
-        let write_stats = Arc::clone(&context.write_stats);
-        let health_reporter = HealthReporter::new("updater", config.interval);
-        let (events, writer) = event_recorder(
+        let permit = Permit::new(fence.clone(), limiter.clone());
+        let factory = context.watch_factory.clone();
+        let watches = Watches::new(config.scope.clone(), client.clone(), factory);
+        let shared = Arc::new(Shared {
+            permissions: Permissions::new(Arc::clone(&config), client.clone(), fence),
+            config: Arc::clone(&config),
+            clock: context.clock.clone(),
+            stores: Arc::clone(&watches.stores),
+            metrics,
+            watchdog: LoopWatchdog::default(),
+        });
+        let share = || Arc::clone(&shared);
+        let targets = TargetResolver::new(
+            client.clone(),
+            Arc::clone(&watches.controllers),
+            request_gate(limiter),
+            CacheLifetimes::default(),
+        );
+        let (recorder, event_writer) =
+            event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
+        context.tasks.until_end.spawn(|stop| event_writer.run(stop.cancelled()));
+        let events = Arc::new(EventReporter { shared: share(), recorder });
+        let paused = Arc::new(PausedUpdates::new(share()));
+        let object_metrics = ObjectMetrics::new(Arc::clone(&paused) as _, config.object_metrics);
+        context.registry.add_objects(object_metrics);
+        let queue = StatusQueue::new(
             client.clone(),
             permit.clone(),
-            Arc::clone(&write_stats),
-            EVENT_COMPONENT,
+            STATUS_WORKERS,
+            Arc::clone(&paused) as _,
+            Arc::clone(&stats),
         );
-        let lease = (&config.election.namespace, &config.election.name);
+        let reporter =
+            StatusReporter { shared: share(), paused, queue, events: Arc::clone(&events) };
+        let reporter = Arc::new(reporter);
         let ledger = LeaseAnnotationStore::new(
-            context.liveness.client(),
-            lease.0,
-            lease.1,
+            liveness.client(),
+            &config.election.namespace,
+            &config.election.name,
             disruption_budget::ANNOTATION,
-            Arc::clone(&write_stats),
+            Arc::clone(&stats),
         )
-        .with_runtime(context.liveness.runtime().clone());
-        context.tasks.until_end.spawn(|stop| writer.run(stop.cancelled()));
-        Arc::new_cyclic(|updater| Self {
-            status_queue: StatusQueue::new(
-                client.clone(),
-                permit.clone(),
-                STATUS_WORKERS,
-                Arc::new(ConditionStatusSource(updater.clone())),
-                Arc::clone(&write_stats),
-            ),
+        .with_runtime(liveness.runtime().clone());
+        let writer = ActionWriter {
+            compat: config.settings.compat,
+            client: client.clone(),
+            permit,
+            stats,
             eviction_limiter: config.eviction_rate.limiter(),
             resize_limiter: config.resize_rate.limiter(),
-            config,
-            clock,
-            client,
-            liveness: context.liveness.clone(),
-            watch_factory: context.watch_factory.clone(),
-            watches: Watches::new(),
-            stores: WatchStores::default(),
-            controllers,
-            targets,
-            owner_lookups: OwnerLookups::default(),
-            boost_owner_lookups: OwnerLookups::default(),
-            permit,
-            ledger,
+        };
+        let store = Arc::new(StateStore { shared: share(), ledger, writer });
+        let executor =
+            Arc::new(StepExecutor { shared: share(), store: Arc::clone(&store), events });
+        let boosts = BoostRemover {
+            shared: share(),
+            targets: targets.clone(),
+            lookups: OwnerLookups::default(),
+            executor: Arc::clone(&executor),
+            dry_run_logged: Mutex::default(),
+        };
+        let updater = WorkloadUpdater {
+            shared: share(),
             heartbeats: Heartbeats::default(),
-            admission_log: AdmissionLog::default(),
-            permissions: Permissions::default(),
-            unboost_trigger: UnboostTrigger::default(),
-            paused_updates: PausedUpdates::default(),
-            events,
-            metrics,
-            traffic: context.traffic.clone(),
+            executor,
+            reporter: Arc::clone(&reporter),
+        };
+        let last_logged = Mutex::default();
+        let passes = PassRunner {
+            shared: share(),
+            admission: AdmissionMonitor { shared: share(), client, last_logged },
+            targets,
+            lookups: OwnerLookups::default(),
+            surges: SurgeCleanup { shared: share(), store: Arc::clone(&store) },
+            updater,
+            health: HealthReporter::new("updater", config.interval),
             loop_metrics,
-            write_stats,
-            loop_watchdog: LoopWatchdog::default(),
-            health_reporter,
-            quotas: Quotas::default(),
-            passes: watch::Sender::new((0, PassSummary::default())),
-        })
-    }
-
-    /// The main loop. Upstream makes its first pass one interval after the start; Plimsoll makes it at once.
-    async fn run_loop(self: Arc<Self>, stop: ShutdownToken) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = self.watches.wait_for_sync() => {}
-        }
-        if self.config.settings.compat == Compat::Upstream {
-            let first = self.clock.now().later(self.config.interval);
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.clock.sleep_until(first) => {}
-            }
-        }
-        let mut passes = PassState::default();
-        let mut planned_start: Option<Time> = None;
-        loop {
-            self.loop_watchdog.tick();
-            let started = self.clock.now();
-            let lag =
-                planned_start.map_or(0, |planned_start| started.nanos_since(planned_start).max(0));
-            self.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
-            // A pass is never aborted in the middle of a step: it finishes the current one and starts no other.
-            let summary = self.pass(&mut passes, &stop).await;
-            self.loop_watchdog.tick();
-            tracing::debug!(?summary, "completed pass");
-            self.passes.send_modify(|(count, last)| {
-                *count += 1;
-                *last = summary;
-            });
-            let (now, interval) = (self.clock.now(), self.config.interval);
-            let next = started.later(interval);
-            // After a clock jump the next pass is due at once, so there is neither a burst of passes nor a long gap.
-            let next = if next < now || next > now.later(interval) { now } else { next };
-            planned_start = Some(next);
-            if !summary.could_not_start {
-                self.loop_metrics.set_last_success(now);
-            }
-            let could_act = self.may_act();
-            let leadership_change = async {
-                while could_act || !self.may_act() {
-                    tokio::time::sleep(LEADER_POLL_INTERVAL).await;
-                }
-            };
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = self.clock.sleep_until(next) => {}
-                () = leadership_change => {}
-            }
-        }
+            summaries: watch::Sender::new((0, PassSummary::default())),
+        };
+        let traffic = context.traffic.clone();
+        Self { shared, liveness, traffic, watches, store, reporter, boosts, passes }
     }
 }

@@ -52,8 +52,7 @@ impl PodSizing<'_> {
         }
         let ranges = self.limit_ranges.ok_or(SizingError::LimitRangesUnknown);
         let capped = ranges
-            .and_then(|ranges| sizing::cap_recommendation(pod, &self.spec, ranges, self.rules))
-            .map_err(SkipReason::from)?
+            .and_then(|ranges| sizing::cap_recommendation(pod, &self.spec, ranges, self.rules))?
             .ok_or(SkipReason::NoRecommendation)?;
         let recommendation = |container: CappedRecommendation| container.recommendation;
         let container_recommendations = capped.into_iter().map(recommendation).collect();
@@ -67,8 +66,7 @@ impl PodSizing<'_> {
         pod: &Pod,
         boosts: &BoostStatus<'_>,
     ) -> Result<Vec<SizedContainer>, SkipReason> {
-        let sizes = sizing::size_containers(pod, &self.spec, self.limit_ranges, self.rules)
-            .map_err(SkipReason::from)?;
+        let sizes = sizing::size_containers(pod, &self.spec, self.limit_ranges, self.rules)?;
         let boosted: Vec<&str> = boost::boosted_containers(pod).collect();
         let mut desired = Vec::with_capacity(sizes.len());
         for mut size in sizes {
@@ -84,8 +82,7 @@ impl PodSizing<'_> {
             let needs_originals =
                 size.is_empty() || !self.rules.fixes.has(Fix::OnlyPossibleResizes);
             if is_expired && needs_originals {
-                let original =
-                    OriginalResources::from_pod(pod, &container.name).map_err(SkipReason::from)?;
+                let original = OriginalResources::from_pod(pod, &container.name)?;
                 if size.is_empty() {
                     let OriginalResources { requests, limits } = original.unwrap_or_default();
                     size = SizedContainer { requests, limits, ..size };
@@ -128,24 +125,19 @@ impl PodSizing<'_> {
         pod: &Pod,
         replacement: Replacement,
     ) -> Result<(), SkipReason> {
-        let sizes = sizing::size_containers(pod, &self.spec, self.limit_ranges, self.rules)
-            .map_err(SkipReason::from)?;
+        let sizes = sizing::size_containers(pod, &self.spec, self.limit_ranges, self.rules)?;
         self.ensure_accepted(pod, &sizes)?;
-        match replacement {
-            Replacement::WhileTerminating => {
-                quota::ensure_quota(self.quotas, pod, &sizes, PodOperation::Create)
-                    .map_err(SkipReason::from)
-            }
-            Replacement::AfterTermination => Ok(()),
+        if replacement == Replacement::WhileTerminating {
+            quota::ensure_quota(self.quotas, pod, &sizes, PodOperation::Create)?;
         }
+        Ok(())
     }
 
     fn ensure_accepted(&self, pod: &Pod, sizes: &[SizedContainer]) -> Result<(), SkipReason> {
-        let ranges =
-            self.limit_ranges.ok_or(SizingError::LimitRangesUnknown).map_err(SkipReason::from)?;
-        api_validation::ensure_accepted(pod, sizes, ranges).map_err(SkipReason::from)?;
+        let ranges = self.limit_ranges.ok_or(SizingError::LimitRangesUnknown)?;
+        api_validation::ensure_accepted(pod, sizes, ranges)?;
         // A replacement may use the quota of the pod that it replaces.
-        quota::ensure_quota(self.quotas, pod, sizes, PodOperation::Resize).map_err(SkipReason::from)
+        Ok(quota::ensure_quota(self.quotas, pod, sizes, PodOperation::Resize)?)
     }
 
     /// Whether writing these sizes restarts a container of the pod.

@@ -17,9 +17,9 @@ pub struct PodOwner {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// A container has not started yet.
-    #[default]
     Pending,
     /// All containers have started.
+    #[default]
     Running,
     /// `Succeeded`, `Failed` or `Unknown`.
     Other,
@@ -75,7 +75,7 @@ pub struct ContainerStatus {
 }
 
 /// The status of a pod.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodStatus {
     /// The owner reference with `controller: true`, if any.
     pub owner: Option<PodOwner>,
@@ -95,22 +95,6 @@ pub struct PodStatus {
     pub resize_in_progress: Option<ResizeCondition>,
     /// Status of its containers.
     pub containers: Vec<ContainerStatus>,
-}
-
-impl Default for PodStatus {
-    fn default() -> Self {
-        Self {
-            owner: None,
-            phase: Phase::Running,
-            created: Time::EPOCH,
-            started: None,
-            readiness: Readiness::Unknown,
-            generation: None,
-            resize_pending: None,
-            resize_in_progress: None,
-            containers: Vec::new(),
-        }
-    }
 }
 
 impl PodStatus {

@@ -25,6 +25,15 @@ pub enum RefusedRequest {
     Surge(PodOwner),
 }
 
+/// Returns the requests that make up an eviction of this pod.
+pub fn eviction_requests(
+    uid: &str,
+    owner: Option<&PodOwner>,
+) -> impl Iterator<Item = RefusedRequest> + use<> {
+    let any_of_owner = owner.map(|owner| RefusedRequest::EvictAnyOf(owner.clone()));
+    any_of_owner.into_iter().chain([RefusedRequest::Evict(uid.into())])
+}
+
 #[derive(Clone, Debug, PartialEq)]
 struct BackoffEntry {
     request: RefusedRequest,

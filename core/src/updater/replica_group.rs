@@ -146,7 +146,7 @@ impl ReplicaGroups {
             return Ok(());
         }
         if group.below_min_replicas {
-            return Err(group.below_min_replicas_reason());
+            return Err(SkipReason::BelowMinReplicas { live: group.live });
         }
         if is_down || group.budget.allows_one_more() {
             return Ok(());
@@ -156,10 +156,6 @@ impl ReplicaGroups {
 }
 
 impl ReplicaGroup {
-    fn below_min_replicas_reason(&self) -> SkipReason {
-        SkipReason::BelowMinReplicas { live: self.live }
-    }
-
     /// Returns the available pods, minus those evicted or resized in this pass.
     pub fn alive(&self) -> u32 {
         let down = self.budget.evicted.saturating_add(self.budget.resized);
@@ -222,10 +218,10 @@ impl GroupCounts {
         match (&*owner.kind, desired) {
             ("Job", _) => Ok(self.live),
             ("ReplicaSet" | "StatefulSet" | "ReplicationController" | "DaemonSet", desired) => {
-                match desired {
-                    DesiredReplicas::Known(pods) if pods > 0 => Ok(pods),
-                    _ => Err(SkipReason::ReplicasUnknown),
-                }
+                let DesiredReplicas::Known(pods @ 1..) = desired else {
+                    return Err(SkipReason::ReplicasUnknown);
+                };
+                Ok(pods)
             }
             (_, desired) if settings.fixes.has(Fix::UnknownOwnersHaveReplicas) => match desired {
                 DesiredReplicas::Known(pods) => Ok(pods),

@@ -173,22 +173,15 @@ mod tests {
             generation: Some(4),
             ..PodStatus::default()
         };
-        assert_eq!(
-            ResizePhase::from_pod_status(&status, Some(at), false),
-            ResizePhase::Proposed { since: Some(at) }
-        );
+        let (proposed, since) =
+            (ResizePhase::Proposed { since: Some(at) }, Some(Time::from_secs(10)));
+        assert_eq!(ResizePhase::from_pod_status(&status, Some(at), false), proposed);
         status.generation = Some(3);
-        let since = Some(Time::from_secs(10));
-        assert_eq!(
-            ResizePhase::from_pod_status(&status, Some(at), false),
-            ResizePhase::Deferred { since }
-        );
+        let deferred = ResizePhase::Deferred { since };
+        assert_eq!(ResizePhase::from_pod_status(&status, Some(at), false), deferred);
         status.resize_pending = None;
         assert_eq!(ResizePhase::from_pod_status(&status, Some(at), true), ResizePhase::Settled);
-        assert_eq!(
-            ResizePhase::from_pod_status(&status, Some(at), false),
-            ResizePhase::Proposed { since: Some(at) }
-        );
+        assert_eq!(ResizePhase::from_pod_status(&status, Some(at), false), proposed);
         assert_eq!(ResizePhase::from_pod_status(&status, None, false), ResizePhase::Settled);
     }
 }

@@ -62,12 +62,8 @@ mod tests {
             let now = NOW.later(Duration::from_mins(minute));
             // Each pass reads the state that the last one wrote.
             budget = DisruptionBudget::read(&budget.write().expect("fits")).expect("is read");
-            order_workloads(
-                &mut workloads,
-                |key| key,
-                &NextPassOrder::default(),
-                budget.trials(&settings, now),
-            );
+            let (order, trials) = (NextPassOrder::default(), budget.trials(&settings, now));
+            order_workloads(&mut workloads, |key| key, &order, trials);
             for workload in &workloads {
                 if budget.ensure_effective(&settings, now).is_ok() {
                     budget.record_trial(workload, &settings, now);

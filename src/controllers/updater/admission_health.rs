@@ -1,16 +1,19 @@
 //! Whether the admission controller will size new pods, according to the Lease that it renews.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Client, ResourceExt as _, api::Api};
-use plimsoll_core::types::Time;
 
-use super::config::AdmissionCheck;
-use plimsoll_core::{types::compat::Compat, updater::guard::AdmissionLeaseStatus};
+use super::Shared;
+use crate::cluster::clock::Clock;
+use plimsoll_core::{
+    types::{Time, compat::Compat},
+    updater::guard::AdmissionLeaseStatus,
+};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upstream's delays between attempts.
@@ -28,43 +31,20 @@ pub(crate) enum AdmissionHealth {
     Forbidden,
 }
 
-/// The last logged health. Every pass checks the Lease, but only changes are logged.
-#[derive(Debug, Default)]
-pub(super) struct AdmissionLog(Mutex<Option<(AdmissionHealth, String)>>);
-
-impl AdmissionLog {
-    pub fn log(&self, check: &AdmissionCheck, health: AdmissionHealth, why: &str) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if last
-            .as_ref()
-            .is_some_and(|(last_health, last_reason)| *last_health == health && last_reason == why)
-        {
-            return;
-        }
-        let AdmissionCheck { namespace, name, .. } = check;
-        let was_ready = matches!(&*last, None | Some((AdmissionHealth::Ready, _)));
-        *last = Some((health, why.to_owned()));
-        drop(last);
-        match health {
-            AdmissionHealth::Ready if was_ready => {}
-            AdmissionHealth::Ready => {
-                tracing::info!(namespace, lease = name, "admission controller is ready again");
-            }
-            AdmissionHealth::Stale | AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
-                tracing::warn!(
-                    namespace,
-                    lease = name,
-                    why,
-                    "admission controller is not ready: no pod is evicted until its Lease is renewed"
-                );
-            }
-        }
-    }
+/// The Lease that the admission controller renews while it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionCheck {
+    /// Name of the Lease.
+    pub name: String,
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// The maximum age of the last renewal.
+    pub timeout: Duration,
 }
 
 impl AdmissionCheck {
     /// Returns the health, and why the admission controller is not ready.
-    pub(super) async fn run(&self, client: &Client, compat: Compat) -> (AdmissionHealth, String) {
+    async fn run(&self, client: &Client, compat: Compat) -> (AdmissionHealth, String) {
         let leases = Api::<Lease>::namespaced(client.clone(), &self.namespace);
         let mut delays = RETRY_DELAYS.into_iter();
         let lease = loop {
@@ -87,7 +67,7 @@ impl AdmissionCheck {
             tokio::time::sleep(delay).await;
         };
         // Leases are renewed in real time, even if this process runs on a simulated clock.
-        let now = crate::cluster::clock::Clock::wall().now();
+        let now = Clock::wall().now();
         if self.is_ready(&lease, compat, now) {
             return (AdmissionHealth::Ready, String::new());
         }
@@ -105,6 +85,56 @@ impl AdmissionCheck {
             is_held: compat == Compat::Upstream || holder.is_some_and(|holder| !holder.is_empty()),
         };
         lease_status.is_ready(now, self.timeout)
+    }
+}
+
+/// Checks the admission controller before each pass.
+pub(super) struct AdmissionMonitor {
+    pub shared: Arc<Shared>,
+    pub client: Client,
+    /// The last health with its reason: only changes are logged.
+    pub last_logged: Mutex<Option<(AdmissionHealth, String)>>,
+}
+
+impl AdmissionMonitor {
+    pub async fn check(&self) -> AdmissionHealth {
+        let Some(check) = &self.shared.config.admission_check else {
+            return AdmissionHealth::Ready;
+        };
+        let (health, why) = check.run(&self.client, self.shared.config.settings.compat).await;
+        self.log(check, health, &why);
+        let label = match health {
+            AdmissionHealth::Ready => return health,
+            AdmissionHealth::Stale => "invalid",
+            AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => "error",
+        };
+        self.shared.metrics.admission_invalid.with_labels([label]).increment();
+        health
+    }
+
+    fn log(&self, check: &AdmissionCheck, health: AdmissionHealth, why: &str) {
+        let mut last = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_ref().is_some_and(|last| last.0 == health && last.1 == why) {
+            return;
+        }
+        let AdmissionCheck { namespace, name, .. } = check;
+        let was_ready = matches!(&*last, None | Some((AdmissionHealth::Ready, _)));
+        *last = Some((health, why.to_owned()));
+        drop(last);
+        match health {
+            AdmissionHealth::Ready if was_ready => {}
+            AdmissionHealth::Ready => {
+                tracing::info!(namespace, lease = name, "admission controller is ready again");
+            }
+            AdmissionHealth::Stale | AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => {
+                tracing::warn!(
+                    namespace,
+                    lease = name,
+                    why,
+                    "admission controller is not ready: no pod is evicted until its Lease is renewed"
+                );
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::admission_health::AdmissionCheck;
 use crate::{
     cluster::write::RateLimiter,
     controllers::runtime::config::{ElectionConfig, ProcessConfig},
@@ -60,17 +61,6 @@ impl RateLimit {
     pub fn limiter(self) -> Option<RateLimiter> {
         (!self.blocks_all()).then(|| RateLimiter::new(self.per_second, self.burst))
     }
-}
-
-/// The Lease that the admission controller renews while it serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdmissionCheck {
-    /// Name of the Lease.
-    pub name: String,
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// The maximum age of the last renewal.
-    pub timeout: Duration,
 }
 
 /// Options of a dry run, in which nothing is written to the cluster.

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::types::Time;
-
-use super::{Updater, matching::Workload};
+use super::{Shared, matching::Workload};
 use crate::cluster::cache::updater_pod::UpdaterPod;
 use plimsoll_core::{
     sizing::{
         LimitPolicy, LimitRangeItem, NamespaceLimitRanges, SizingRules, VpaOptions, quota::Quota,
     },
-    types::compat::Compat,
+    types::{Time, compat::Compat},
     updater::{
         self, PodSizing, Settings, VpaWithPods,
         guard::{MaintenanceWindows, WindowState},
@@ -38,20 +36,6 @@ pub(crate) struct DecisionInputs<'a> {
     /// The current state of these windows, or of those of the flag.
     window_state: WindowState,
     pods: Vec<updater::Pod>,
-}
-
-impl Updater {
-    pub(super) fn decision_inputs(&self, workload: &Workload, now: Time) -> DecisionInputs<'_> {
-        let namespace = &workload.key.namespace;
-        let ranges = self.stores.limit_range_items(namespace);
-        let flags = DecisionFlags {
-            settings: &self.config.settings,
-            native_sidecars: self.config.native_sidecars,
-            limit_policy: self.config.limit_policy,
-            may_scale: self.allowed_writes().scale,
-        };
-        DecisionInputs::new(workload, flags, &ranges, self.quotas.in_namespace(namespace), now)
-    }
 }
 
 impl<'a> DecisionInputs<'a> {
@@ -85,6 +69,20 @@ impl<'a> DecisionInputs<'a> {
             window_state: window,
             pods: workload.pods.iter().map(pod).collect(),
         }
+    }
+
+    /// The inputs, with the objects of the watches.
+    pub(super) fn from_stores(shared: &'a Shared, workload: &Workload, now: Time) -> Self {
+        let Shared { config, stores, .. } = shared;
+        let namespace = &workload.key.namespace;
+        let flags = DecisionFlags {
+            settings: &config.settings,
+            native_sidecars: config.native_sidecars,
+            limit_policy: config.limit_policy,
+            may_scale: shared.permissions.allowed_writes().scale,
+        };
+        let ranges = stores.limit_range_items(namespace);
+        Self::new(workload, flags, &ranges, stores.quotas.in_namespace(namespace), now)
     }
 
     pub fn vpa_with_pods<'b>(&'b self, workload: &'b Workload) -> VpaWithPods<'b> {

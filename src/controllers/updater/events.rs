@@ -1,24 +1,30 @@
 //! Events of the updater for `kubectl describe`: actions on pods, and why updates are held back.
 
-use kube::ResourceExt as _;
-use plimsoll_core::types::Time;
+use std::sync::Arc;
 
-use super::{Updater, matching::Workload};
+use kube::ResourceExt as _;
+
+use super::{Shared, matching::Workload};
 use crate::cluster::{
     cache::updater_pod::UpdaterPod,
-    write::{EventDetails, InvolvedObject},
+    write::{EventDetails, EventRecorder, InvolvedObject},
 };
-use plimsoll_core::{api::vpa::UpdateMode, updater::Action};
+use plimsoll_core::{
+    api::vpa::UpdateMode,
+    types::Time,
+    updater::{Action, Decision},
+};
 
-impl Updater {
+/// Emits the events of the updater.
+pub(super) struct EventReporter {
+    pub shared: Arc<Shared>,
+    pub recorder: EventRecorder,
+}
+
+impl EventReporter {
     /// Emits the events of an action, with upstream's messages where upstream has them.
-    pub(super) fn emit_action_events(
-        &self,
-        workload: &Workload,
-        pod: &UpdaterPod,
-        action: &Action,
-    ) {
-        let at = self.clock.now();
+    pub fn emit_action_events(&self, workload: &Workload, pod: &UpdaterPod, action: &Action) {
+        let at = self.shared.clock.now();
         match action {
             Action::Evict { .. } => {
                 let message = "Pod was evicted by VPA Updater to apply resource recommendation.";
@@ -45,12 +51,7 @@ impl Updater {
     }
 
     /// Reports resizes that are skipped because they are infeasible. Upstream emits this event in every pass.
-    pub(super) fn emit_skipped_resize_events(
-        &self,
-        workload: &Workload,
-        pods: &[&UpdaterPod],
-        at: Time,
-    ) {
+    pub fn emit_skipped_resize_events(&self, workload: &Workload, pods: &[&UpdaterPod], at: Time) {
         if workload.vpa.spec.update_mode() != UpdateMode::InPlace {
             return;
         }
@@ -60,12 +61,25 @@ impl Updater {
         }
     }
 
+    /// Reports findings of a pass that pause updates.
+    pub fn emit_findings(&self, workload: &Workload, decision: &Decision, at: Time) {
+        if let Some(regression) = decision.regression {
+            let message = format!("Updates are paused: {regression}.");
+            self.emit_vpa_event(workload, "PodsGotWorse", message, at, true);
+        }
+        if decision.externally_overwritten {
+            let message =
+                "Updates are paused: another controller overwrites the resources of the pods.";
+            self.emit_vpa_event(workload, "ResourcesRewritten", message.to_owned(), at, true);
+        }
+    }
+
     fn emit_pod_event(&self, pod: &UpdaterPod, reason: &'static str, message: &str, at: Time) {
         let (involved_object, message) = (pod_reference(pod), message.to_owned());
         self.emit_event(EventDetails { involved_object, is_warning: false, reason, message, at });
     }
 
-    pub(super) fn emit_vpa_event(
+    pub fn emit_vpa_event(
         &self,
         workload: &Workload,
         reason: &'static str,
@@ -84,8 +98,10 @@ impl Updater {
     }
 
     fn emit_event(&self, event: EventDetails) {
-        if self.config.dry_run.is_none_or(|dry| dry.events) && self.allowed_writes().events {
-            self.events.publish(event);
+        if self.shared.config.dry_run.is_none_or(|dry| dry.events)
+            && self.shared.permissions.allowed_writes().events
+        {
+            self.recorder.publish(event);
         }
     }
 }

@@ -2,21 +2,25 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 
-use super::{ShutdownToken, Updater, matching::Workload, persisted_state::UpdaterState};
+use super::{
+    Shared, events::EventReporter, matching::Workload, persisted_state::StateStore,
+    persisted_state::UpdaterState,
+};
 use crate::{
     cluster::{
         cache::updater_pod::UpdaterPod,
         write::{
-            ContainerResize, PodRef, WriteContext, WriteError, annotate_pod, evict, resize,
-            workload_state::UPDATER_FIELD_MANAGER,
+            ContainerResize, Permit, PodRef, RateLimiter, WriteContext, WriteError, WriteStats,
+            annotate_pod, evict, resize, workload_state::UPDATER_FIELD_MANAGER,
         },
     },
-    telemetry::UpdatedVpa,
+    controllers::runtime::shutdown::ShutdownToken,
 };
 use plimsoll_core::{
     api::{ResourceList, vpa::UpdateMode},
@@ -24,6 +28,9 @@ use plimsoll_core::{
     types::{ObjectKey, compat::Compat},
     updater::{Action, PersistedState, StepResult, UpdateStep},
 };
+
+/// Timeout of reading a pod again.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a pass continues after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +42,6 @@ pub(super) enum PassControl {
     /// End the pass: there is no time left, or this process no longer leads.
     EndPass,
 }
-
-/// Timeout of reading a pod again.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a pass may execute steps.
 #[derive(Clone, Copy)]
@@ -55,8 +59,15 @@ impl PassDeadline<'_> {
     }
 }
 
-impl Updater {
-    pub(super) async fn execute_step(
+/// Executes the steps of passes.
+pub(super) struct StepExecutor {
+    pub shared: Arc<Shared>,
+    pub store: Arc<StateStore>,
+    pub events: Arc<EventReporter>,
+}
+
+impl StepExecutor {
+    pub async fn execute_step(
         &self,
         state: &mut UpdaterState,
         workload: &Workload,
@@ -64,48 +75,50 @@ impl Updater {
         persisted: &PersistedState,
         deadline: PassDeadline<'_>,
     ) -> (StepResult, PassControl) {
-        let labels = workload.metric_labels();
-        let pod = &workload.pods[step.pod];
-        if self.config.dry_run.is_some() {
+        let Shared { config, metrics, watchdog, .. } = &*self.shared;
+        let (labels, pod) = (workload.metric_labels(), &workload.pods[step.pod]);
+        let count = |outcome: &str| {
+            metrics.actions.with_labels([step.action.as_str(), outcome]).increment();
+        };
+        let failed_eviction = |reason| metrics.count_failed_eviction(labels, reason);
+        let failed_resize = |reason| metrics.count_failed_resize(labels, reason);
+        if config.dry_run.is_some() {
             Self::log_step(workload, pod, step, true);
-            self.metrics.actions.with_labels([step.action.as_str(), "dry_run"]).increment();
-            self.emit_action_events(workload, pod, &step.action);
+            count("dry_run");
+            self.events.emit_action_events(workload, pod, &step.action);
             return (StepResult::Done, PassControl::Continue);
         }
         // A pass over thousands of pods takes long without being stuck.
-        self.loop_watchdog.tick();
+        watchdog.tick();
         if deadline.has_passed() {
             return (StepResult::PersistFailed, PassControl::EndPass);
         }
-        if !self.acquire_rate_limit(&step.action, deadline).await {
+        if !self.store.writer.acquire_rate_limit(&step.action, deadline).await {
             match step.action {
-                Action::Evict { .. } => {
-                    self.metrics.count_failed_eviction(labels, "EvictionRateLimiterWaitFailed");
-                }
-                _ => self.metrics.count_failed_resize(labels, "InPlaceUpdateRateLimiterWaitFailed"),
+                Action::Evict { .. } => failed_eviction("EvictionRateLimiterWaitFailed"),
+                _ => failed_resize("InPlaceUpdateRateLimiterWaitFailed"),
             }
             return (StepResult::PersistFailed, PassControl::EndPass);
         }
         if step.needs_persisting
-            && let Err(why) = self.persist_intent(state, workload, persisted).await
+            && let Err(why) = self.store.persist_intent(state, workload, persisted).await
         {
-            let ObjectKey { namespace, name } = &workload.key;
             tracing::warn!(
-                namespace = &**namespace,
-                name = &**name,
+                namespace = &*workload.key.namespace,
+                name = &*workload.key.name,
                 %why,
                 "failed to persist the intent of a change; skipping the change"
             );
-            self.metrics.actions.with_labels([step.action.as_str(), "not_booked"]).increment();
-            let lost_leadership = !self.permit.fence().is_granted();
+            count("not_booked");
+            let lost_leadership = !self.store.writer.permit.fence().is_granted();
             return (
                 StepResult::PersistFailed,
                 if lost_leadership { PassControl::EndPass } else { PassControl::NextVpa },
             );
         }
-        let outcome = match self.execute_action(workload, pod, &step.action).await {
+        let outcome = match self.store.writer.execute(workload, pod, &step.action).await {
             // Upstream treats every request without a success response as failed.
-            StepResult::Indeterminate if self.config.settings.compat == Compat::Upstream => {
+            StepResult::Indeterminate if config.settings.compat == Compat::Upstream => {
                 StepResult::Failed
             }
             outcome => outcome,
@@ -119,38 +132,69 @@ impl Updater {
             StepResult::Indeterminate => "unsure",
             StepResult::PersistFailed => "not_booked",
         };
-        self.metrics.actions.with_labels([step.action.as_str(), label]).increment();
+        count(label);
         match (&step.action, outcome) {
-            (Action::Evict { .. }, StepResult::Done) => self.metrics.count_evicted(labels, 1),
-            (Action::Evict { .. }, _) => {
-                self.metrics.count_failed_eviction(labels, "EvictionError");
-            }
+            (Action::Evict { .. }, StepResult::Done) => metrics.count_evicted(labels, 1),
+            (Action::Evict { .. }, _) => failed_eviction("EvictionError"),
             (Action::Resize { .. } | Action::RemoveBoost { .. }, StepResult::Done) => {
-                self.metrics.count_resized(labels, 1);
+                metrics.count_resized(labels, 1);
             }
             // Upstream has its own reason for the one mode that has no fallback.
             (Action::Resize { .. }, StepResult::InsufficientCapacity)
                 if workload.vpa.spec.update_mode() == UpdateMode::InPlace =>
             {
-                self.metrics.count_failed_resize(labels, "InPlaceUpdateInfeasible");
+                failed_resize("InPlaceUpdateInfeasible");
             }
-            (Action::Resize { .. }, _) => {
-                self.metrics.count_failed_resize(labels, "InPlaceUpdateError");
-            }
-            (Action::RemoveBoost { .. }, _) => {
-                self.metrics.count_failed_resize(labels, "UnboostError");
-            }
+            (Action::Resize { .. }, _) => failed_resize("InPlaceUpdateError"),
+            (Action::RemoveBoost { .. }, _) => failed_resize("UnboostError"),
             _ => {}
         }
         if outcome == StepResult::Done {
             Self::log_step(workload, pod, step, false);
-            self.emit_action_events(workload, pod, &step.action);
+            self.events.emit_action_events(workload, pod, &step.action);
         }
         (outcome, PassControl::Continue)
     }
 
+    fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, is_dry_run: bool) {
+        let ObjectKey { namespace, name } = &workload.key;
+        let (namespace, name): (&str, &str) = (namespace, name);
+        let (action, pod) = (step.action.as_str(), pod.name_any());
+        let message = match (&step.action, is_dry_run) {
+            (Action::Evict { .. }, false) => "evicted pod",
+            (Action::Evict { .. }, true) => "dry run: would evict pod",
+            (Action::Resize { .. }, false) => "resized pod in place",
+            (Action::Resize { .. }, true) => "dry run: would resize pod in place",
+            (Action::RemoveBoost { .. }, false) => "removed startup boost",
+            (Action::RemoveBoost { .. }, true) => "dry run: would remove startup boost",
+            (Action::Surge, false) => "scaled Deployment up to two replicas",
+            (Action::Surge, true) => "dry run: would scale Deployment up to two replicas",
+            (Action::EndSurge, false) => "scaled Deployment back to one replica",
+            (Action::EndSurge, true) => "dry run: would scale Deployment back to one replica",
+        };
+        match &step.action {
+            Action::Evict { reason: need } | Action::Resize { reason: need, .. } => {
+                tracing::info!(namespace, vpa = name, pod, action, ?need, "{message}");
+            }
+            _ => tracing::info!(namespace, vpa = name, pod, action, "{message}"),
+        }
+    }
+}
+
+/// Makes the writes of actions, within their rate limits.
+pub(super) struct ActionWriter {
+    pub compat: Compat,
+    pub client: Client,
+    pub permit: Permit,
+    pub stats: Arc<WriteStats>,
+    /// `None` if the configured burst of 0 blocks all evictions.
+    pub eviction_limiter: Option<RateLimiter>,
+    pub resize_limiter: Option<RateLimiter>,
+}
+
+impl ActionWriter {
     /// Waits for the rate limiter. Returns `false` if the pass ends first.
-    async fn acquire_rate_limit(&self, action: &Action, deadline: PassDeadline<'_>) -> bool {
+    pub async fn acquire_rate_limit(&self, action: &Action, deadline: PassDeadline<'_>) -> bool {
         let limiter = match action {
             Action::Evict { .. } => &self.eviction_limiter,
             Action::Resize { .. } | Action::RemoveBoost { .. } => &self.resize_limiter,
@@ -163,7 +207,7 @@ impl Updater {
         }
     }
 
-    pub(super) async fn execute_action(
+    pub async fn execute(
         &self,
         workload: &Workload,
         pod: &UpdaterPod,
@@ -183,18 +227,18 @@ impl Updater {
     }
 
     /// The context of all writes but those of conditions.
-    pub(super) fn writer(&self) -> WriteContext<'_> {
+    pub fn context(&self) -> WriteContext<'_> {
         WriteContext {
             client: &self.client,
             permit: &self.permit,
-            stats: &self.write_stats,
+            stats: &self.stats,
             field_manager: UPDATER_FIELD_MANAGER,
         }
     }
 
     async fn evict(&self, pod: &UpdaterPod) -> StepResult {
         let target = pod_ref(pod);
-        match evict(self.writer(), &target).await {
+        match evict(self.context(), &target).await {
             Ok(()) => StepResult::Done,
             Err(error) if error.is_blocked_by_budget() => {
                 let why = error.message();
@@ -227,7 +271,7 @@ impl Updater {
             };
             list.push((container.name.to_string(), resources));
         }
-        match resize(self.writer(), &target, &containers, &sidecars).await {
+        match resize(self.context(), &target, &containers, &sidecars).await {
             Ok(resource_version) => target.resource_version = resource_version,
             Err(error) if error.is_beyond_node_capacity() => {
                 let why = error.message();
@@ -242,7 +286,7 @@ impl Updater {
         let needs_annotation =
             !unboosted.is_empty() || pod.sizing.annotation(pod_annotations::IN_PLACE).is_none();
         // Upstream writes the annotation after every resize.
-        if needs_annotation || self.config.settings.compat == Compat::Upstream {
+        if needs_annotation || self.compat == Compat::Upstream {
             self.annotate(target, &annotations).await;
         }
         StepResult::Done
@@ -252,7 +296,7 @@ impl Updater {
     /// resourceVersion again.
     async fn annotate(&self, mut target: PodRef, annotations: &BTreeMap<String, Option<String>>) {
         for _ in 0..3 {
-            match annotate_pod(self.writer(), &target, annotations).await {
+            match annotate_pod(self.context(), &target, annotations).await {
                 Ok(_) | Err(WriteError::NotFound | WriteError::NotLeader) => return,
                 Err(WriteError::Conflict(_)) => {
                     let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(
@@ -276,7 +320,7 @@ impl Updater {
         tracing::warn!(pod = %target, "failed to annotate the resized pod: too many conflicts");
     }
 
-    pub(super) async fn set_replicas(&self, workload: &Workload, change: (i32, i32)) -> StepResult {
+    pub async fn set_replicas(&self, workload: &Workload, change: (i32, i32)) -> StepResult {
         let (kind, name) = &workload.target;
         if &**kind != "Deployment" {
             return StepResult::Failed;
@@ -284,13 +328,13 @@ impl Updater {
         self.scale_deployment(&workload.key.namespace, name, change).await
     }
 
-    pub(super) async fn scale_deployment(
+    pub async fn scale_deployment(
         &self,
         namespace: &str,
         name: &str,
         change: (i32, i32),
     ) -> StepResult {
-        match self.writer().scale_deployment((namespace, name), change).await {
+        match self.context().scale_deployment((namespace, name), change).await {
             Ok(true) => StepResult::Done,
             Ok(false) => {
                 tracing::info!(
@@ -306,37 +350,6 @@ impl Updater {
                 StepResult::Failed
             }
         }
-    }
-
-    fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, is_dry_run: bool) {
-        let ObjectKey { namespace, name } = &workload.key;
-        let (namespace, name): (&str, &str) = (namespace, name);
-        let (action, pod) = (step.action.as_str(), pod.name_any());
-        let message = match (&step.action, is_dry_run) {
-            (Action::Evict { .. }, false) => "evicted pod",
-            (Action::Evict { .. }, true) => "dry run: would evict pod",
-            (Action::Resize { .. }, false) => "resized pod in place",
-            (Action::Resize { .. }, true) => "dry run: would resize pod in place",
-            (Action::RemoveBoost { .. }, false) => "removed startup boost",
-            (Action::RemoveBoost { .. }, true) => "dry run: would remove startup boost",
-            (Action::Surge, false) => "scaled Deployment up to two replicas",
-            (Action::Surge, true) => "dry run: would scale Deployment up to two replicas",
-            (Action::EndSurge, false) => "scaled Deployment back to one replica",
-            (Action::EndSurge, true) => "dry run: would scale Deployment back to one replica",
-        };
-        match &step.action {
-            Action::Evict { reason: need } | Action::Resize { reason: need, .. } => {
-                tracing::info!(namespace, vpa = name, pod, action, ?need, "{message}");
-            }
-            _ => tracing::info!(namespace, vpa = name, pod, action, "{message}"),
-        }
-    }
-}
-
-impl Workload {
-    pub fn metric_labels(&self) -> UpdatedVpa<'_> {
-        let mode = self.vpa.spec.update_mode().as_str();
-        UpdatedVpa { vpa: &self.key, mode, pods: self.pods.len() }
     }
 }
 

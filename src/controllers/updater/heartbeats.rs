@@ -13,14 +13,13 @@ use kube::{
     api::{Api, ListParams},
 };
 
-use plimsoll_core::types::Time;
-
 use crate::{
     cluster::leader::heartbeat::{HISTORY_ANNOTATION, lease_name},
     telemetry::HistoryState,
 };
 use plimsoll_core::{
-    api::VerticalPodAutoscaler, recommender::Shard, updater::guard::RecommenderHeartbeat,
+    api::VerticalPodAutoscaler, recommender::Shard, types::Time,
+    updater::guard::RecommenderHeartbeat,
 };
 
 /// The maximum time between two polls.
@@ -215,6 +214,11 @@ mod tests {
         .expect("a VPA")
     }
 
+    fn health(heartbeats: &Heartbeats) -> RecommenderHeartbeat {
+        heartbeats.for_vpa(&vpa(None), "shop")
+    }
+
+    const LOADED: RecommenderHeartbeat = RecommenderHeartbeat::Fresh { history_loaded: true };
     const EARLY: &str = "2026-01-01T00:00:00.000000Z";
     const LATE: &str = "2026-01-01T00:01:00.000000Z";
 
@@ -226,22 +230,15 @@ mod tests {
         heartbeats.observe(Vec::new(), Instant::now());
         assert_eq!(of(None), RecommenderHeartbeat::Absent);
         heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loaded")], Instant::now());
-        assert_eq!(
-            of(None),
-            RecommenderHeartbeat::NotYetObserved,
-            "it may be years old, or of a moment ago"
-        );
+        let undecided = RecommenderHeartbeat::NotYetObserved;
+        assert_eq!(of(None), undecided, "it may be years old, or of a moment ago");
         let mut brief = lease("plimsoll-default", EARLY, "loaded");
         brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(0);
         let watched = Heartbeats::default();
         watched.observe(vec![brief], Instant::now());
-        assert_eq!(
-            watched.for_vpa(&vpa(None), "shop"),
-            RecommenderHeartbeat::Stale,
-            "it did not change in time"
-        );
+        assert_eq!(health(&watched), RecommenderHeartbeat::Stale, "it did not change in time");
         heartbeats.observe(vec![lease("plimsoll-default", LATE, "loaded")], Instant::now());
-        assert_eq!(of(None), RecommenderHeartbeat::Fresh { history_loaded: true });
+        assert_eq!(of(None), LOADED);
         assert_eq!(of(Some("other")), RecommenderHeartbeat::Absent);
         heartbeats.observe(vec![lease("plimsoll-default", EARLY, "loading")], Instant::now());
         assert_eq!(of(None), RecommenderHeartbeat::Fresh { history_loaded: false });
@@ -256,13 +253,10 @@ mod tests {
         brief.spec.as_mut().expect("has one").lease_duration_seconds = Some(30);
         let heartbeats = Heartbeats::default();
         heartbeats.observe_once(vec![brief.clone()], wall("2026-01-01T00:00:20Z"));
-        assert_eq!(
-            heartbeats.for_vpa(&vpa(None), "shop"),
-            RecommenderHeartbeat::Fresh { history_loaded: true }
-        );
+        assert_eq!(health(&heartbeats), LOADED);
         assert_eq!(heartbeats.renewed(&vpa(None), "shop"), Some(wall(EARLY)));
         heartbeats.observe_once(vec![brief], wall(LATE));
-        assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Stale);
+        assert_eq!(health(&heartbeats), RecommenderHeartbeat::Stale);
         assert_eq!(heartbeats.renewed(&vpa(Some("other")), "shop"), None);
     }
 
@@ -273,33 +267,19 @@ mod tests {
         let own =
             shards.iter().find(|shard| shard.parse::<Shard>().expect("is one").includes("shop"));
         let own = lease_name("default", own.copied());
-        for (renewed, history) in [(EARLY, "loaded"), (LATE, "loaded")] {
-            let leases =
-                shards.map(|shard| lease(&lease_name("default", Some(shard)), renewed, history));
-            heartbeats.observe(
-                leases.into_iter().filter(|lease| lease.name_any() == own).collect(),
-                Instant::now(),
-            );
+        for renewed in [EARLY, LATE] {
+            heartbeats.observe(vec![lease(&own, renewed, "loaded")], Instant::now());
         }
-        assert_eq!(
-            heartbeats.for_vpa(&vpa(None), "shop"),
-            RecommenderHeartbeat::Fresh { history_loaded: true }
-        );
-        let others = shards.map(|shard| lease(&lease_name("default", Some(shard)), LATE, "loaded"));
-        heartbeats.observe(
-            others.into_iter().filter(|lease| lease.name_any() != own).collect(),
-            Instant::now(),
-        );
-        assert_eq!(heartbeats.for_vpa(&vpa(None), "shop"), RecommenderHeartbeat::Absent);
+        assert_eq!(health(&heartbeats), LOADED);
+        let others = shards.iter().map(|shard| lease_name("default", Some(shard)));
+        let others = others.filter(|name| *name != own).map(|name| lease(&name, LATE, "loaded"));
+        heartbeats.observe(others.collect(), Instant::now());
+        assert_eq!(health(&heartbeats), RecommenderHeartbeat::Absent);
         // A stale Lease from before the recommender was sharded does not hide the fresh ones.
-        let name = own.clone();
         for renewed in [EARLY, LATE] {
             let old = lease("plimsoll-default", EARLY, "loaded");
-            heartbeats.observe(vec![old, lease(&name, renewed, "loaded")], Instant::now());
+            heartbeats.observe(vec![old, lease(&own, renewed, "loaded")], Instant::now());
         }
-        assert_eq!(
-            heartbeats.for_vpa(&vpa(None), "shop"),
-            RecommenderHeartbeat::Fresh { history_loaded: true }
-        );
+        assert_eq!(health(&heartbeats), LOADED);
     }
 }

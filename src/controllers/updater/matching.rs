@@ -7,19 +7,22 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use plimsoll_core::types::ObjectKey;
 
-use super::{Updater, owner_lookups::PassLookups};
-use crate::cluster::{
-    cache::{
-        controllers::{Owner, WellKnown},
-        selector::Selector,
-        updater_pod::UpdaterPod,
+use super::owner_lookups::PassLookups;
+use crate::{
+    cluster::{
+        cache::{
+            controllers::{Owner, WellKnown},
+            selector::Selector,
+            updater_pod::UpdaterPod,
+        },
+        target::{TargetResolution, TargetResolver, TopOwner, scale::ObjectReference},
     },
-    target::{TargetResolution, TargetResolver, TopOwner, scale::ObjectReference},
+    telemetry::UpdatedVpa,
 };
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
+    types::ObjectKey,
     updater::{self, DesiredReplicas},
     vpa_match,
 };
@@ -32,14 +35,32 @@ const YIELD_EVERY: usize = 256;
 pub(crate) struct Workload {
     pub vpa: Arc<VerticalPodAutoscaler>,
     pub key: ObjectKey,
-    /// Kind and name of the topmost controller.
-    pub target: (Box<str>, Box<str>),
+    /// The topmost controller.
+    pub target: Target,
     /// Live pods, without those that are terminating.
     pub pods: Vec<Arc<UpdaterPod>>,
     pub desired_replicas: HashMap<updater::PodOwner, DesiredReplicas>,
 }
 
-/// All active VPAs with their pods.
+impl Workload {
+    /// The workload of a VPA, without pods yet.
+    pub fn new(vpa: Arc<VerticalPodAutoscaler>) -> Self {
+        let (key, target) = (vpa_key(&vpa), &vpa.spec.target_ref);
+        let target = (target.kind.as_str().into(), target.name.as_str().into());
+        Self { vpa, key, target, pods: Vec::new(), desired_replicas: HashMap::new() }
+    }
+
+    pub fn metric_labels(&self) -> UpdatedVpa<'_> {
+        let mode = self.vpa.spec.update_mode().as_str();
+        UpdatedVpa { vpa: &self.key, mode, pods: self.pods.len() }
+    }
+
+    pub fn desired_replicas_of(&self, owner: &updater::PodOwner) -> DesiredReplicas {
+        self.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
+    }
+}
+
+/// VPAs with their pods.
 #[derive(Debug, Default)]
 pub(crate) struct MatchedWorkloads {
     /// Sorted by namespace and name, including VPAs without pods.
@@ -58,41 +79,6 @@ struct Candidate {
 pub(crate) type Target = (Box<str>, Box<str>);
 
 type Candidates = HashMap<Box<str>, HashMap<Target, Vec<Candidate>>>;
-
-impl Updater {
-    /// All active VPAs with their pods, except what the API server does not return in time.
-    pub(super) async fn workloads(&self) -> MatchedWorkloads {
-        let mut namespaces = self.stores.namespaces();
-        namespaces.retain(|namespace| self.config.scope.includes(namespace));
-        let vpas = namespaces.iter().flat_map(|namespace| self.stores.vpas(namespace));
-        let vpas = vpas.filter(|vpa| self.is_active(vpa)).collect();
-        let lookups = self.owner_lookups.start_pass(Some(&self.loop_watchdog));
-        self.match_pods(vpas, lookups).await
-    }
-
-    /// The workloads of one namespace that have boosted pods. Like upstream, this considers all VPAs whatever their mode.
-    pub(super) async fn boosted_workloads(&self, namespace: &str) -> Vec<Workload> {
-        let lookups = self.boost_owner_lookups.start_pass(None);
-        let mut workloads = self.match_pods(self.stores.vpas(namespace), lookups).await.workloads;
-        workloads.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
-        workloads
-    }
-
-    async fn match_pods(
-        &self,
-        vpas: Vec<Arc<VerticalPodAutoscaler>>,
-        lookups: PassLookups<'_>,
-    ) -> MatchedWorkloads {
-        WorkloadMatcher::new(&self.targets, lookups)
-            .match_pods(vpas, |namespace| self.stores.pods(namespace))
-            .await
-    }
-
-    /// Whether a VPA competes for running pods.
-    pub(super) fn is_active(&self, vpa: &VerticalPodAutoscaler) -> bool {
-        vpa_match::changes_running_pods(vpa, self.config.settings.compat)
-    }
-}
 
 /// Matches pods to VPAs, with lookups of their owners.
 pub(crate) struct WorkloadMatcher<'a> {
@@ -115,27 +101,27 @@ impl<'a> WorkloadMatcher<'a> {
         let outcomes = self.resolve_targets(&vpas).await;
         let (mut matched, mut candidates) = (MatchedWorkloads::default(), Candidates::new());
         for (vpa, outcome) in vpas.into_iter().zip(outcomes) {
-            let (key, target) = (vpa_key(&vpa), &vpa.spec.target_ref);
+            let workload = Workload::new(vpa);
             match outcome {
                 Some(TargetResolution::Found { selector, .. }) => {
-                    let target: Target = (target.kind.as_str().into(), target.name.as_str().into());
-                    let of_namespace = candidates.entry((*key.namespace).into()).or_default();
+                    let namespace = (*workload.key.namespace).into();
+                    let of_namespace = candidates.entry(namespace).or_default();
                     let workload_index = matched.workloads.len();
                     let candidate = Candidate { workload_index, selector };
-                    of_namespace.entry(target.clone()).or_default().push(candidate);
-                    let (pods, desired_replicas) = (Vec::new(), HashMap::new());
-                    matched.workloads.push(Workload { vpa, key, target, pods, desired_replicas });
+                    of_namespace.entry(workload.target.clone()).or_default().push(candidate);
+                    matched.workloads.push(workload);
                 }
                 Some(TargetResolution::Unsupported { message }) => {
-                    Self::log_unresolved_target(&key, &message);
+                    Self::log_unresolved_target(&workload.key, &message);
                 }
                 Some(TargetResolution::Unavailable { message }) => {
-                    Self::log_unresolved_target(&key, &message);
-                    matched.unavailable.insert(key);
+                    Self::log_unresolved_target(&workload.key, &message);
+                    matched.unavailable.insert(workload.key);
                 }
                 None => {
-                    Self::log_unresolved_target(&key, "request to the API server timed out");
-                    matched.unavailable.insert(key);
+                    let message = "request to the API server timed out";
+                    Self::log_unresolved_target(&workload.key, message);
+                    matched.unavailable.insert(workload.key);
                 }
             }
         }

@@ -1,31 +1,43 @@
-//! One pass over all VPAs: decides which of their pods to update, and executes the decisions step by step.
+//! The main loop: every interval, one pass over all VPAs.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use plimsoll_core::types::{ObjectKey, Time};
+use tokio::sync::watch;
 
 use super::{
-    ShutdownToken, Updater,
-    admission_health::AdmissionHealth,
-    execute::{PassControl, PassDeadline},
-    matching::{MatchedWorkloads, Workload},
+    Shared,
+    admission_health::{AdmissionHealth, AdmissionMonitor},
+    decision_inputs::DecisionInputs,
+    execute::{PassControl, PassDeadline, StepExecutor},
+    heartbeats::Heartbeats,
+    matching::{MatchedWorkloads, Workload, WorkloadMatcher},
+    owner_lookups::OwnerLookups,
     persisted_state::UpdaterState,
+    status_reporter::StatusReporter,
+    surges::SurgeCleanup,
 };
-use crate::telemetry::{PassTotals, VpaTotals};
+use crate::{
+    cluster::target::TargetResolver,
+    controllers::runtime::{role_health::HealthReporter, shutdown::ShutdownToken},
+    telemetry::{LoopMetrics, PassTotals, VpaTotals},
+};
 use plimsoll_core::{
     api::vpa::UpdateMode,
-    types::compat::Compat,
+    types::{ObjectKey, Time, compat::Compat},
     updater::{
-        self, Action, Decision, DesiredReplicas, NextStep, PassContext, PersistedState, PodOutcome,
-        SkipReason, StepResult, UpdatePass,
+        Action, Decision, NextStep, PassContext, PodOutcome, SkipReason, StepResult, UpdatePass,
         guard::{BudgetKind, RecommenderHeartbeat, disruption_budget::PodCounts},
         workload_order::{self, NextPassOrder},
     },
+    vpa_match,
 };
+
+/// How often a process that does not lead checks whether it has become the leader.
+const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Skipped pods before the pass yields to other tasks of the thread, such as the renewal of the Lease and the server that
 /// answers probes.
@@ -49,8 +61,8 @@ pub struct PassSummary {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct PassState {
-    pub persisted_state: UpdaterState,
+struct PassState {
+    persisted_state: UpdaterState,
     waiting: NextPassOrder,
 }
 
@@ -79,39 +91,90 @@ fn pods_by_namespace(workloads: &[Workload]) -> HashMap<Arc<str>, u32> {
     pods
 }
 
-impl Updater {
-    async fn check_admission(&self) -> AdmissionHealth {
-        let Some(check) = &self.config.admission_check else { return AdmissionHealth::Ready };
-        let (health, why) = check.run(&self.client, self.config.settings.compat).await;
-        self.admission_log.log(check, health, &why);
-        let label = match health {
-            AdmissionHealth::Ready => return health,
-            AdmissionHealth::Stale => "invalid",
-            AdmissionHealth::Unreadable | AdmissionHealth::Forbidden => "error",
-        };
-        self.metrics.admission_invalid.with_labels([label]).increment();
-        health
+/// The main loop of the updater: makes a pass every interval.
+pub(super) struct PassRunner {
+    pub shared: Arc<Shared>,
+    pub admission: AdmissionMonitor,
+    pub targets: TargetResolver,
+    pub lookups: OwnerLookups,
+    pub surges: SurgeCleanup,
+    pub updater: WorkloadUpdater,
+    pub health: HealthReporter,
+    pub loop_metrics: LoopMetrics,
+    /// Number of passes so far, and the summary of the last one.
+    pub summaries: watch::Sender<(u64, PassSummary)>,
+}
+
+impl PassRunner {
+    /// Makes passes until `stop`. Upstream makes its first pass one interval after the start; Plimsoll makes it at once.
+    pub async fn run(&self, stop: ShutdownToken) {
+        let Shared { config, clock, permissions, watchdog, .. } = &*self.shared;
+        if config.settings.compat == Compat::Upstream {
+            let first = clock.now().later(config.interval);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock.sleep_until(first) => {}
+            }
+        }
+        let mut passes = PassState::default();
+        let mut planned_start: Option<Time> = None;
+        loop {
+            watchdog.tick();
+            let started = clock.now();
+            let lag =
+                planned_start.map_or(0, |planned_start| started.nanos_since(planned_start).max(0));
+            self.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
+            // A pass is never aborted in the middle of a step: it finishes the current one and starts no other.
+            let summary = self.pass(&mut passes, &stop).await;
+            watchdog.tick();
+            tracing::debug!(?summary, "completed pass");
+            self.summaries.send_modify(|(count, last)| {
+                *count += 1;
+                *last = summary;
+            });
+            let (now, interval) = (clock.now(), config.interval);
+            let next = started.later(interval);
+            // After a clock jump the next pass is due at once, so there is neither a burst of passes nor a long gap.
+            let next = if next < now || next > now.later(interval) { now } else { next };
+            planned_start = Some(next);
+            if !summary.could_not_start {
+                self.loop_metrics.set_last_success(now);
+            }
+            let could_act = permissions.may_act();
+            let leadership_change = async {
+                while could_act || !permissions.may_act() {
+                    tokio::time::sleep(LEADER_POLL_INTERVAL).await;
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = clock.sleep_until(next) => {}
+                () = leadership_change => {}
+            }
+        }
     }
 
     /// Makes a pass. A process that does not lead decides nothing, because its state may be outdated.
-    pub(super) async fn pass(&self, passes: &mut PassState, stop: &ShutdownToken) -> PassSummary {
+    async fn pass(&self, passes: &mut PassState, stop: &ShutdownToken) -> PassSummary {
+        let Shared { config, clock, permissions, stores, metrics, watchdog } = &*self.shared;
+        let reporter = &self.updater.reporter;
         let started = Instant::now();
         let mut summary = PassSummary::default();
-        if !self.may_act() {
+        if !permissions.may_act() {
             passes.persisted_state.invalidate_stored();
             // The new leader exports the series of these VPAs from now on.
-            if self.paused_updates.clear() {
-                self.metrics.clear_leader_series();
+            if reporter.paused.clear() {
+                metrics.clear_leader_series();
             }
             return summary;
         }
-        let admission = self.check_admission().await;
-        let is_upstream = self.config.settings.compat == Compat::Upstream;
-        if is_upstream && admission != AdmissionHealth::Ready {
-            self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
+        let admission = self.admission.check().await;
+        let compat = config.settings.compat;
+        if compat == Compat::Upstream && admission != AdmissionHealth::Ready {
+            metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
             return summary;
         }
-        if let Err(error) = self.read_ledger(&mut passes.persisted_state).await {
+        if let Err(error) = self.surges.store.read_ledger(&mut passes.persisted_state).await {
             tracing::warn!(
                 %error,
                 "failed to read the disruption ledger from the Lease; skipping this pass"
@@ -120,27 +183,32 @@ impl Updater {
         }
         let mut last = Instant::now();
         let mut observe = |name: &str| {
-            self.metrics.steps.with_labels([name]).observe_duration(last.elapsed());
+            metrics.steps.with_labels([name]).observe_duration(last.elapsed());
             last = Instant::now();
         };
         observe("ListVPAs");
-        let MatchedWorkloads { mut workloads, unavailable } = self.workloads().await;
+        let active = stores.all_vpas().filter(|vpa| vpa_match::changes_running_pods(vpa, compat));
+        let active = active.collect();
+        let lookups = self.lookups.start_pass(Some(watchdog));
+        let matcher = WorkloadMatcher::new(&self.targets, lookups);
+        let MatchedWorkloads { mut workloads, unavailable } =
+            matcher.match_pods(active, |namespace| stores.pods(namespace)).await;
         observe("ListPods");
         let known: HashSet<&ObjectKey> = workloads.iter().map(|workload| &workload.key).collect();
         // A VPA whose target is temporarily unreadable still exists, so its state is kept.
-        let existing_vpas = self.stores.keys();
+        let existing_vpas = stores.keys();
         passes.persisted_state.retain(|key| existing_vpas.contains(key));
-        self.paused_updates.retain(|key| known.contains(key));
-        self.clear_paused(&known, &unavailable);
-        self.end_orphaned_surges(&mut passes.persisted_state).await;
-        self.metrics.retain(&existing_vpas);
+        reporter.paused.retain(|key| known.contains(key));
+        reporter.clear_paused(&known, &unavailable);
+        self.surges.run(&mut passes.persisted_state).await;
+        metrics.retain(&existing_vpas);
         observe("FilterPods");
         let order = std::mem::take(&mut passes.waiting);
-        let guards = &self.config.settings.guards;
-        let trials = passes.persisted_state.ledger.trials(guards, self.clock.now());
+        let guards = &config.settings.guards;
+        let trials = passes.persisted_state.ledger.trials(guards, clock.now());
         workload_order::order_workloads(&mut workloads, |workload| &workload.key, &order, trials);
         // Without knowing whether resize is supported, pods might be evicted that could be resized.
-        let Some(can_resize) = self.supports_resize().await else {
+        let Some(can_resize) = permissions.supports_resize().await else {
             tracing::warn!(
                 "failed to discover whether the API server supports pods/resize; skipping this pass"
             );
@@ -151,10 +219,7 @@ impl Updater {
             can_resize,
             cluster_pods: workloads.iter().map(|workload| workload.pods.len() as u32).sum(),
             // Starts here because matching the pods of a large cluster for the first time may take longer than a pass.
-            deadline: PassDeadline {
-                deadline: Instant::now() + self.config.interval,
-                shutdown: stop,
-            },
+            deadline: PassDeadline { deadline: Instant::now() + config.interval, shutdown: stop },
         };
         observe("AdmissionInit");
         let pods_by_namespace = pods_by_namespace(&workloads);
@@ -168,15 +233,9 @@ impl Updater {
             let namespace =
                 pods_by_namespace.get(&workload.key.namespace).copied().unwrap_or_default();
             let pod_counts = PodCounts { cluster: settings.cluster_pods, namespace };
-            let result = self
-                .update_vpa(
-                    &mut passes.persisted_state,
-                    workload,
-                    settings,
-                    pod_counts,
-                    &mut totals,
-                )
-                .await;
+            let state = &mut passes.persisted_state;
+            let result =
+                self.updater.update_vpa(state, workload, settings, pod_counts, &mut totals).await;
             // Most workloads need no step, so the loop would never yield.
             tokio::task::yield_now().await;
             summary.vpas += 1;
@@ -193,10 +252,39 @@ impl Updater {
         }
         observe("EvictPods");
         self.report_totals(&passes.persisted_state, &totals, settings);
-        self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
+        metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
         summary
     }
 
+    fn report_totals(&self, state: &UpdaterState, totals: &PassTotals, settings: PassSettings<'_>) {
+        let Shared { config, clock, metrics, stores, .. } = &*self.shared;
+        metrics.set_pass_totals(totals);
+        let (guards, ledger, now) = (&config.settings.guards, &state.ledger, clock.now());
+        for (label, kind, allowance) in [
+            ("disruption", BudgetKind::Disruption, guards.cluster_disruptions),
+            ("resize", BudgetKind::Resize, guards.cluster_resizes),
+        ] {
+            let allowed = allowance.map(|allowance| allowance.limit_for(settings.cluster_pods));
+            metrics.set_budget(label, ledger.in_cluster(kind, now), allowed);
+        }
+        metrics.cluster_open.set_bool(ledger.open_until(now).is_some());
+        let objects = stores.counts().0 as u64;
+        let mut health = self.health.lock();
+        (health.last_pass, health.objects) = (Some(now), objects);
+        (health.breaker_until, health.held_workloads) =
+            (ledger.open_until(now), totals.open_breakers.into());
+    }
+}
+
+/// Updates the pods of VPAs.
+pub(super) struct WorkloadUpdater {
+    pub shared: Arc<Shared>,
+    pub heartbeats: Heartbeats,
+    pub executor: Arc<StepExecutor>,
+    pub reporter: Arc<StatusReporter>,
+}
+
+impl WorkloadUpdater {
     /// Makes and executes the decision about one VPA.
     async fn update_vpa(
         &self,
@@ -208,24 +296,20 @@ impl Updater {
     ) -> VpaResult {
         let (persisted, ignored) = state.recall(workload);
         if let Some(why) = ignored {
-            self.metrics.unreadable.increment();
-            let ObjectKey { namespace, name } = &workload.key;
+            self.shared.metrics.unreadable.increment();
             tracing::warn!(
-                namespace = &**namespace,
-                name = &**name,
+                namespace = &*workload.key.namespace,
+                name = &*workload.key.name,
                 %why,
                 "ignoring unreadable updater state in the annotation of a VPA"
             );
         }
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let heartbeat = self.heartbeats.for_vpa(&workload.vpa, &workload.key.namespace);
         *totals.heartbeats.entry(heartbeat_label(heartbeat)).or_default() += 1.0;
-        let inputs = self.decision_inputs(workload, now);
-        let desired_replicas = |owner: &updater::PodOwner| {
-            workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
-        };
+        let inputs = DecisionInputs::from_stores(&self.shared, workload, now);
         let context = PassContext {
-            desired_replicas: &desired_replicas,
+            desired_replicas: &|owner| workload.desired_replicas_of(owner),
             pod_counts,
             heartbeat,
             is_admission_ready: pass_settings.is_admission_ready,
@@ -233,7 +317,7 @@ impl Updater {
             now,
         };
         let subject = inputs.vpa_with_pods(workload);
-        let mut pass = UpdatePass::new(subject, context, &self.config.settings, persisted)
+        let mut pass = UpdatePass::new(subject, context, &self.shared.config.settings, persisted)
             .without_boost_removal();
         let mut control = PassControl::Continue;
         loop {
@@ -241,7 +325,7 @@ impl Updater {
                 NextStep::Step(step) => step,
                 // Skipping a pod never awaits, so the loop has to yield explicitly.
                 NextStep::More => {
-                    self.loop_watchdog.tick();
+                    self.shared.watchdog.tick();
                     tokio::task::yield_now().await;
                     if pass_settings.deadline.has_passed() {
                         control = PassControl::EndPass;
@@ -251,9 +335,10 @@ impl Updater {
                 }
                 NextStep::End => break,
             };
-            let persisted: PersistedState = pass.state().clone();
-            let (outcome, next) =
-                self.execute_step(state, workload, &step, &persisted, pass_settings.deadline).await;
+            let (outcome, next) = self
+                .executor
+                .execute_step(state, workload, &step, pass.state(), pass_settings.deadline)
+                .await;
             pass.record_result(outcome);
             if next != PassControl::Continue {
                 control = next;
@@ -261,56 +346,13 @@ impl Updater {
             }
         }
         let decision = pass.finish();
-        self.persist_decision(state, workload, &decision, now).await;
+        self.executor.store.persist_decision(state, workload, &decision).await;
+        self.reporter.events.emit_findings(workload, &decision, now);
         self.count_decision(workload, &decision, totals, now);
-        self.report_paused(workload, &decision, now);
+        self.reporter.report_paused(workload, &decision, now);
         let budget_exhausted = PodOutcome::Skipped(SkipReason::ClusterBudget);
         let waits_for_budget = decision.pod_outcomes.contains(&budget_exhausted);
         VpaResult { tally: tally(workload, &decision), next: control, waits_for_budget }
-    }
-
-    /// Stores the findings of a pass. Those that stop updates are persisted at once, so that a new leader sees them.
-    async fn persist_decision(
-        &self,
-        state: &mut UpdaterState,
-        workload: &Workload,
-        decision: &Decision,
-        now: Time,
-    ) {
-        let was_not_executed =
-            |outcome: &StepResult| !matches!(outcome, StepResult::Done | StepResult::Indeterminate);
-        let was_undone = decision
-            .steps
-            .iter()
-            .any(|(step, outcome)| step.needs_persisting && was_not_executed(outcome));
-        let has_findings = decision.regression.is_some() || decision.externally_overwritten;
-        let needs_write = has_findings || was_undone || state.needs_write(&workload.key);
-        state.set_needs_write(&workload.key, needs_write);
-        if needs_write && self.config.dry_run.is_none() && !state.ledger_was_replaced {
-            let written = self.persist_intent(state, workload, &decision.state).await;
-            state.set_needs_write(&workload.key, written.is_err());
-            if let Err(why) = written {
-                let ObjectKey { namespace, name } = &workload.key;
-                tracing::warn!(
-                    namespace = &**namespace,
-                    name = &**name,
-                    %why,
-                    "failed to persist the state of a workload; retrying in the next pass"
-                );
-            }
-        }
-        if let Some(regression) = decision.regression {
-            self.metrics.regressions.with_labels([regression.as_str()]).increment();
-            let message = format!("Updates are paused: {regression}.");
-            self.emit_vpa_event(workload, "PodsGotWorse", message, now, true);
-        }
-        if decision.externally_overwritten {
-            self.metrics.rewritten.increment();
-            let message =
-                "Updates are paused: another controller overwrites the resources of the pods.";
-            self.emit_vpa_event(workload, "ResourcesRewritten", message.to_owned(), now, true);
-        }
-        state.store(workload, decision.state.clone());
     }
 
     fn count_decision(
@@ -323,7 +365,7 @@ impl Updater {
         let labels = workload.metric_labels();
         let mode = workload.vpa.spec.update_mode();
         if !matches!(mode, UpdateMode::Off | UpdateMode::Initial) {
-            self.metrics.init_counters(labels);
+            self.shared.metrics.init_counters(labels);
         }
         totals.add(labels, tally(workload, decision));
         for outcome in &decision.pod_outcomes {
@@ -331,29 +373,16 @@ impl Updater {
                 *totals.skipped.entry(skip.as_str()).or_default() += 1.0;
             }
         }
-        self.metrics.count_infeasible(labels, decision.known_infeasible);
+        if let Some(regression) = decision.regression {
+            self.shared.metrics.regressions.with_labels([regression.as_str()]).increment();
+        }
+        if decision.externally_overwritten {
+            self.shared.metrics.rewritten.increment();
+        }
+        self.shared.metrics.count_infeasible(labels, decision.known_infeasible);
         if decision.state.workload.breaker_open_until(now).is_some() {
             totals.open_breakers += 1;
         }
-    }
-
-    fn report_totals(&self, state: &UpdaterState, totals: &PassTotals, settings: PassSettings<'_>) {
-        self.metrics.set_pass_totals(totals);
-        let (guards, ledger) = (&self.config.settings.guards, &state.ledger);
-        let now = self.clock.now();
-        for (label, kind, allowance) in [
-            ("disruption", BudgetKind::Disruption, guards.cluster_disruptions),
-            ("resize", BudgetKind::Resize, guards.cluster_resizes),
-        ] {
-            let allowed = allowance.map(|allowance| allowance.limit_for(settings.cluster_pods));
-            self.metrics.set_budget(label, ledger.in_cluster(kind, now), allowed);
-        }
-        self.metrics.cluster_open.set_bool(ledger.open_until(now).is_some());
-        let objects = self.stores.counts().0 as u64;
-        let mut health = self.health_reporter.lock();
-        (health.last_pass, health.objects) = (Some(now), objects);
-        (health.breaker_until, health.held_workloads) =
-            (ledger.open_until(now), totals.open_breakers.into());
     }
 }
 

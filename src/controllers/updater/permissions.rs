@@ -7,8 +7,11 @@ use std::{
 
 use kube::Client;
 
-use super::Updater;
-use crate::cluster::write::{AccessReview, AccessRule, check_access};
+use super::config::UpdaterConfig;
+use crate::cluster::{
+    leader::Fence,
+    write::{AccessReview, AccessRule, check_access},
+};
 use plimsoll_core::types::compat::Compat;
 
 /// How long the answer whether the API server supports in-place resize is cached.
@@ -29,32 +32,40 @@ pub(super) struct AllowedWrites {
     pub scale: bool,
 }
 
-/// Cached results of the access reviews and of API discovery.
-#[derive(Debug, Default)]
+/// Whether and what this process may write, with the cached results of access reviews and of API discovery.
 pub(super) struct Permissions {
+    config: Arc<UpdaterConfig>,
+    client: Client,
+    fence: Fence,
     allowed_writes: OnceLock<AllowedWrites>,
     resize_support: Mutex<Option<(Instant, bool)>>,
 }
 
-impl Updater {
-    /// Whether this process may act: its permissions are known and it leads. A dry run writes nothing and needs neither.
-    pub(super) fn may_act(&self) -> bool {
-        self.config.dry_run.is_some()
-            || (self.permissions.allowed_writes.get().is_some() && self.permit.fence().is_granted())
+impl Permissions {
+    /// The permissions of a process that has not reviewed its access yet.
+    pub fn new(config: Arc<UpdaterConfig>, client: Client, fence: Fence) -> Self {
+        let (allowed_writes, resize_support) = (OnceLock::new(), Mutex::default());
+        Self { config, client, fence, allowed_writes, resize_support }
     }
 
-    pub(super) fn allowed_writes(&self) -> AllowedWrites {
+    /// Whether this process may act: its permissions are known and it leads. A dry run writes nothing and needs neither.
+    pub fn may_act(&self) -> bool {
+        self.config.dry_run.is_some()
+            || (self.allowed_writes.get().is_some() && self.fence.is_granted())
+    }
+
+    pub fn allowed_writes(&self) -> AllowedWrites {
         match self.config.dry_run {
             // A dry run reports what it would do with all permissions.
             Some(dry) => {
                 AllowedWrites { events: dry.events, scale: true, ..AllowedWrites::default() }
             }
-            None => self.permissions.allowed_writes.get().copied().unwrap_or_default(),
+            None => self.allowed_writes.get().copied().unwrap_or_default(),
         }
     }
 
     /// Reviews the access of this process, and retries until it succeeds.
-    pub(super) async fn discover_permissions(self: Arc<Self>) {
+    pub async fn discover(&self) {
         let group = "autoscaling.k8s.io";
         let lease = &self.config.election;
         let rules = [
@@ -102,17 +113,16 @@ impl Updater {
             scale: surges && allowed(4),
         };
         // Set only once, so it cannot fail.
-        let _ = self.permissions.allowed_writes.set(allowed_writes);
+        let _ = self.allowed_writes.set(allowed_writes);
     }
 
     /// Whether the API server supports in-place resize according to API discovery; `None` if discovery has never
     /// succeeded. Upstream does not check.
-    pub(super) async fn supports_resize(&self) -> Option<bool> {
+    pub async fn supports_resize(&self) -> Option<bool> {
         if self.config.settings.compat == Compat::Upstream {
             return Some(true);
         }
-        let lock =
-            || self.permissions.resize_support.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.resize_support.lock().unwrap_or_else(PoisonError::into_inner);
         let cached = *lock();
         if let Some((_, is_supported)) =
             cached.filter(|(read_at, _)| read_at.elapsed() < RECHECK_INTERVAL)

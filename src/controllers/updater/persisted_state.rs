@@ -6,19 +6,19 @@ use std::{
     sync::Arc,
 };
 
-use plimsoll_core::{api::state::StateError, types::ObjectKey};
-
-use super::{
-    Updater,
-    matching::{Target, Workload},
-};
+use super::{Shared, execute::ActionWriter, matching::Target, matching::Workload};
 use crate::cluster::{
+    leader::LeaseAnnotationStore,
     watch::ObjectChange,
     write::{AnnotationUpdate, UpdateError, WriteError, write_vpa_annotation},
 };
-use plimsoll_core::updater::{
-    DisruptionBudget, PersistedState, RefusalBackoff, WorkloadState, guard::workload_state,
-    in_place::ResizesFirstSeen,
+use plimsoll_core::{
+    api::state::StateError,
+    types::ObjectKey,
+    updater::{
+        Decision, DisruptionBudget, PersistedState, RefusalBackoff, StepResult, WorkloadState,
+        guard::workload_state, in_place::ResizesFirstSeen,
+    },
 };
 
 /// How many replaced annotation values are recognised. A watch is rarely further behind.
@@ -28,6 +28,7 @@ const MAX_REPLACED_TEXTS: usize = 64;
 pub(super) struct UpdaterState {
     workloads: HashMap<ObjectKey, WorkloadEntry>,
     pub ledger: DisruptionBudget,
+    /// The ledger in the Lease, as far as this process knows.
     ledger_text: Option<String>,
     /// Whether the ledger was replaced by that of the Lease since the current workload's pass started: the ledger of that
     /// pass is then outdated and must not be written.
@@ -121,6 +122,12 @@ impl WorkloadEntry {
         }
         self.resource_version = Some(version);
     }
+
+    /// Forgets which versions this process wrote, because another one may have written since.
+    fn forget_writes(&mut self) {
+        self.resource_version = None;
+        self.replaced_hashes.clear();
+    }
 }
 
 impl UpdaterState {
@@ -140,7 +147,7 @@ impl UpdaterState {
     }
 
     pub fn store(&mut self, workload: &Workload, persisted: PersistedState) {
-        let entry = self.workloads.entry(workload.key.clone()).or_default();
+        let entry = self.entry(&workload.key);
         entry.state = persisted.workload;
         entry.first_seen = persisted.resizes_first_seen;
         entry.refusal_backoff = persisted.backoff;
@@ -149,14 +156,8 @@ impl UpdaterState {
         }
     }
 
-    pub fn needs_write(&self, key: &ObjectKey) -> bool {
-        self.workloads.get(key).is_some_and(|entry| entry.needs_write)
-    }
-
-    pub fn set_needs_write(&mut self, key: &ObjectKey, needs_write: bool) {
-        if let Some(entry) = self.workloads.get_mut(key) {
-            entry.needs_write = needs_write;
-        }
+    fn entry(&mut self, key: &ObjectKey) -> &mut WorkloadEntry {
+        self.workloads.entry(key.clone()).or_default()
     }
 
     /// Removes VPAs that no longer exist, and keeps their surges to be ended.
@@ -201,50 +202,57 @@ impl UpdaterState {
     /// Makes the next pass read the state again, because another process may have led in the meantime.
     pub fn invalidate_stored(&mut self) {
         self.orphaned_surges.clear();
-        for entry in self.workloads.values_mut() {
-            entry.resource_version = None;
-            entry.replaced_hashes.clear();
-        }
+        self.workloads.values_mut().for_each(WorkloadEntry::forget_writes);
     }
 
+    /// Adopts the ledger of the Lease. The error is why it was ignored.
     fn adopt_ledger(&mut self, text: Option<String>) -> Result<(), StateError> {
         let parsed = text.as_deref().map(DisruptionBudget::read);
         self.ledger_text = text;
         self.ledger_was_replaced = true;
-        match parsed {
-            Some(Ok(ledger)) => self.ledger = ledger,
-            Some(Err(why)) => return Err(why),
-            None => {}
+        if let Some(ledger) = parsed {
+            self.ledger = ledger?;
         }
         Ok(())
     }
 }
 
-impl Updater {
+/// Persists state, as far as RBAC allows it.
+pub(super) struct StateStore {
+    pub shared: Arc<Shared>,
+    /// The disruption ledger.
+    pub ledger: LeaseAnnotationStore,
+    pub writer: ActionWriter,
+}
+
+impl StateStore {
     /// Reads the ledger from the Lease, and adopts it if another process has written it.
-    pub(super) async fn read_ledger(&self, state: &mut UpdaterState) -> Result<(), WriteError> {
-        if !self.allowed_writes().ledger {
+    pub async fn read_ledger(&self, state: &mut UpdaterState) -> Result<(), WriteError> {
+        if !self.shared.permissions.allowed_writes().ledger {
             return Ok(());
         }
         let text = self.ledger.read().await?;
-        if text == state.ledger_text {
-            return Ok(());
-        }
-        if let Err(why) = state.adopt_ledger(text) {
-            self.metrics.unreadable.increment();
-            tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
+        if text != state.ledger_text {
+            self.adopt_ledger(state, text);
         }
         Ok(())
     }
 
+    fn adopt_ledger(&self, state: &mut UpdaterState, text: Option<String>) {
+        if let Err(why) = state.adopt_ledger(text) {
+            self.shared.metrics.unreadable.increment();
+            tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
+        }
+    }
+
     /// Writes the ledger to the Lease, unless that has it already.
-    pub(super) async fn persist_ledger(
+    pub async fn persist_ledger(
         &self,
         state: &mut UpdaterState,
         ledger: &DisruptionBudget,
     ) -> Result<(), WriteError> {
         let is_blank = *ledger == DisruptionBudget::default() && state.ledger_text.is_none();
-        if !self.allowed_writes().ledger || is_blank {
+        if !self.shared.permissions.allowed_writes().ledger || is_blank {
             return Ok(());
         }
         let text = ledger.write().map_err(WriteError::malformed)?;
@@ -252,16 +260,13 @@ impl Updater {
         if before == Some(text.as_str()) {
             return Ok(());
         }
-        match self.ledger.write(&self.permit, before, &text).await {
+        match self.ledger.write(&self.writer.permit, before, &text).await {
             Ok(()) => {
                 state.ledger_text = Some(text);
                 Ok(())
             }
             Err(UpdateError::Conflict(stored_ledger)) => {
-                if let Err(why) = state.adopt_ledger(stored_ledger) {
-                    self.metrics.unreadable.increment();
-                    tracing::warn!(%why, "ignoring unreadable disruption ledger in the Lease");
-                }
+                self.adopt_ledger(state, stored_ledger);
                 Err(WriteError::Conflict("another client has changed the ledger".to_owned()))
             }
             Err(UpdateError::Failed(error)) => Err(error),
@@ -269,21 +274,21 @@ impl Updater {
     }
 
     /// Persists the cost of a step before the step is executed.
-    pub(super) async fn persist_intent(
+    pub async fn persist_intent(
         &self,
         state: &mut UpdaterState,
         workload: &Workload,
         persisted: &PersistedState,
     ) -> Result<(), WriteError> {
         self.persist_ledger(state, &persisted.budget).await?;
-        if !self.allowed_writes().workload_state {
+        if !self.shared.permissions.allowed_writes().workload_state {
             return Ok(());
         }
         let text = persisted.workload.write(&workload.vpa.spec.target_ref);
         let text = text.ok_or_else(|| {
             WriteError::malformed("the state exceeds the size limit of the annotation")
         })?;
-        let entry = state.workloads.entry(workload.key.clone()).or_default();
+        let entry = state.entry(&workload.key);
         let is_nothing_to_write = persisted.workload.is_empty() && entry.stored_text.is_none();
         if is_nothing_to_write || entry.stored_text.as_deref() == Some(text.as_str()) {
             return Ok(());
@@ -297,19 +302,49 @@ impl Updater {
             after: &text,
         };
         let target = (&workload.key, version.unwrap_or_default());
-        match write_vpa_annotation(self.writer(), target, written).await {
+        match write_vpa_annotation(self.writer.context(), target, written).await {
             Ok(resource_version) => {
                 entry.record_write(&text, resource_version);
                 Ok(())
             }
             Err(UpdateError::Conflict(now)) => {
-                entry.resource_version = None;
-                entry.replaced_hashes.clear();
-                self.stores.apply_vpa_change(ObjectChange::Applied(*now));
+                entry.forget_writes();
+                self.shared.stores.apply_vpa_change(ObjectChange::Applied(*now));
                 Err(WriteError::Conflict("another client has changed the state".to_owned()))
             }
             Err(UpdateError::Failed(error)) => Err(error),
         }
+    }
+
+    /// Stores the findings of a pass. Those that stop updates are persisted at once, so that a new leader sees them.
+    pub async fn persist_decision(
+        &self,
+        state: &mut UpdaterState,
+        workload: &Workload,
+        decision: &Decision,
+    ) {
+        let was_not_executed =
+            |outcome: &StepResult| !matches!(outcome, StepResult::Done | StepResult::Indeterminate);
+        let was_undone = decision
+            .steps
+            .iter()
+            .any(|(step, outcome)| step.needs_persisting && was_not_executed(outcome));
+        let has_findings = decision.regression.is_some() || decision.externally_overwritten;
+        let needs_write = has_findings || was_undone || state.entry(&workload.key).needs_write;
+        state.entry(&workload.key).needs_write = needs_write;
+        if needs_write && !state.ledger_was_replaced {
+            let written = self.persist_intent(state, workload, &decision.state).await;
+            state.entry(&workload.key).needs_write = written.is_err();
+            if let Err(why) = written {
+                tracing::warn!(
+                    namespace = &*workload.key.namespace,
+                    name = &*workload.key.name,
+                    %why,
+                    "failed to persist the state of a workload; retrying in the next pass"
+                );
+            }
+        }
+        state.store(workload, decision.state.clone());
     }
 }
 
@@ -326,13 +361,7 @@ mod tests {
             "metadata": {"name": vpa, "namespace": "shop"},
             "spec": {"targetRef": {"kind": "Deployment", "name": deployment}},
         });
-        Workload {
-            vpa: Arc::new(serde_json::from_value(object).expect("a VPA")),
-            key: ObjectKey { namespace: "shop".into(), name: vpa.into() },
-            target: ("Deployment".into(), deployment.into()),
-            pods: Vec::new(),
-            desired_replicas: HashMap::new(),
-        }
+        Workload::new(Arc::new(serde_json::from_value(object).expect("a VPA")))
     }
 
     fn surged(state: &mut UpdaterState, workload: &Workload) {

@@ -2,22 +2,22 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use kube::ResourceExt as _;
-use plimsoll_core::types::{ObjectKey, Time};
 use serde_json::json;
 
 use super::{
-    Updater,
+    Shared,
+    events::EventReporter,
     matching::{Workload, vpa_key},
 };
 use crate::{
     cluster::{
         watch::ObjectChange,
         write::{
-            UpdateError, WriteError,
+            StatusQueue, UpdateError, WriteError,
             vpa_status::{StatusPatch, StatusSource, VpaWriteResult},
             workload_state::UPDATER_FIELD_MANAGER,
         },
@@ -26,7 +26,7 @@ use crate::{
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::Condition},
-    types::compat::Compat,
+    types::{ObjectKey, Time, compat::Compat},
     updater::{Decision, PodOutcome, SkipReason},
 };
 
@@ -54,13 +54,19 @@ struct PauseReason {
     message: String,
 }
 
-/// Why updates are held back, by VPA.
-#[derive(Debug, Default)]
-pub(super) struct PausedUpdates(Mutex<BTreeMap<ObjectKey, PausedState>>);
+/// Why updates are held back, by VPA: for the conditions and for the metrics of objects.
+pub(super) struct PausedUpdates {
+    shared: Arc<Shared>,
+    states: Mutex<BTreeMap<ObjectKey, PausedState>>,
+}
 
 impl PausedUpdates {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, states: Mutex::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, PausedState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes VPAs that no longer exist.
@@ -75,6 +81,67 @@ impl PausedUpdates {
 
     fn get(&self, key: &ObjectKey) -> Option<PausedState> {
         self.lock().get(key).cloned()
+    }
+
+    fn vpa(&self, key: &ObjectKey) -> Option<Arc<VerticalPodAutoscaler>> {
+        self.shared.stores.vpas(&key.namespace).into_iter().find(|vpa| vpa.name_any() == *key.name)
+    }
+}
+
+impl StatusSource for PausedUpdates {
+    fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch> {
+        let vpa = self.vpa(key)?;
+        let state = self.get(key).unwrap_or_default();
+        if state.is_pending {
+            return None;
+        }
+        let conditions = desired_conditions(&vpa, state.reason.as_ref(), self.shared.clock.now())?;
+        Some(StatusPatch {
+            key: key.clone(),
+            resource_version: vpa.resource_version()?.into(),
+            body: json!({"status": {"conditions": conditions}}),
+            field_manager: UPDATER_FIELD_MANAGER,
+        })
+    }
+
+    fn on_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
+        match result {
+            // A VPA that was deleted in the meantime must not be added again.
+            Err(UpdateError::Conflict(vpa)) if self.vpa(key).is_some() => {
+                self.shared.stores.apply_vpa_change(ObjectChange::Applied((**vpa).clone()));
+            }
+            Ok(_)
+            | Err(
+                UpdateError::Conflict(_)
+                | UpdateError::Failed(
+                    WriteError::NotFound | WriteError::Conflict(_) | WriteError::NotLeader,
+                ),
+            ) => {}
+            Err(UpdateError::Failed(error)) => {
+                tracing::warn!(vpa = %key, %error, "failed to update VPA conditions");
+            }
+        }
+    }
+}
+
+impl VpaMetricsSource for PausedUpdates {
+    fn updates(
+        &self,
+        after: Option<&ObjectKey>,
+        visit: &mut dyn FnMut(UpdateRow<'_>),
+    ) -> Option<ObjectKey> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let paused = self.lock();
+        let from = after.map_or(Unbounded, Excluded);
+        let mut last = None;
+        for (vpa, state) in paused.range::<ObjectKey, _>((from, Unbounded)).take(PAGE_SIZE) {
+            last = Some(vpa.clone());
+            let reasons: Vec<(&'static str, bool)> = SkipReason::restriction_names()
+                .map(|name| (name, state.pods.contains_key(name)))
+                .collect();
+            visit(UpdateRow { vpa, reasons: &reasons });
+        }
+        last
     }
 }
 
@@ -113,27 +180,35 @@ fn to_camel_case(word: &str) -> String {
     parts.collect()
 }
 
-impl Updater {
+/// Reports why updates are held back, on change.
+pub(super) struct StatusReporter {
+    pub shared: Arc<Shared>,
+    pub paused: Arc<PausedUpdates>,
+    pub queue: StatusQueue,
+    pub events: Arc<EventReporter>,
+}
+
+impl StatusReporter {
     /// Reports the outcome of a pass for one VPA.
-    pub(super) fn report_paused(&self, workload: &Workload, decision: &Decision, now: Time) {
+    pub fn report_paused(&self, workload: &Workload, decision: &Decision, now: Time) {
         let state = paused_state(workload, decision);
-        let before = self.paused_updates.lock().insert(workload.key.clone(), state.clone());
-        let always = self.config.settings.compat == Compat::Upstream;
+        let before = self.paused.lock().insert(workload.key.clone(), state.clone());
+        let always = self.shared.config.settings.compat == Compat::Upstream;
         let is_known =
             |uid: &str| before.as_ref().is_some_and(|state| state.infeasible.contains(uid));
         let is_new = |uid: &str| state.infeasible.contains(uid) && (always || !is_known(uid));
         let pods = workload.pods.iter().map(|pod| &**pod);
         let skipped: Vec<_> = pods.filter(|pod| is_new(&pod.sizing.uid)).collect();
-        self.emit_skipped_resize_events(workload, &skipped, now);
-        if self.config.dry_run.is_some() || state.is_pending {
+        self.events.emit_skipped_resize_events(workload, &skipped, now);
+        if self.shared.config.dry_run.is_some() || state.is_pending {
             return;
         }
         // Compare with the VPA and not with the last report: a client that writes the whole status may have dropped it.
         let reason = state.reason.as_ref();
-        if self.allowed_writes().conditions
+        if self.shared.permissions.allowed_writes().conditions
             && desired_conditions(&workload.vpa, reason, now).is_some()
         {
-            self.status_queue.push(workload.key.clone(), None);
+            self.queue.push(workload.key.clone(), None);
         }
         // The watch may not show yet what this process reported; a report of a previous leader is on the VPA.
         let previous_reason = match before.filter(|before| !before.is_pending) {
@@ -145,31 +220,24 @@ impl Updater {
         {
             let message = format!("Updates are held back: {}.", reason.message);
             let is_routine = ROUTINE_REASONS.contains(&reason.code);
-            self.emit_vpa_event(workload, CONDITION, message, now, !is_routine);
+            self.events.emit_vpa_event(workload, CONDITION, message, now, !is_routine);
         }
     }
 
     /// Clears the condition of VPAs that this updater no longer handles, because they were switched off or their target
     /// is gone.
-    pub(super) fn clear_paused(
-        &self,
-        known: &HashSet<&ObjectKey>,
-        unavailable: &HashSet<ObjectKey>,
-    ) {
-        if self.config.dry_run.is_some() || !self.allowed_writes().conditions {
+    pub fn clear_paused(&self, known: &HashSet<&ObjectKey>, unavailable: &HashSet<ObjectKey>) {
+        if self.shared.config.dry_run.is_some()
+            || !self.shared.permissions.allowed_writes().conditions
+        {
             return;
         }
-        for namespace in self.stores.namespaces() {
-            if !self.config.scope.includes(&namespace) {
-                continue;
-            }
-            for vpa in self.stores.vpas(&namespace) {
-                let key = vpa_key(&vpa);
-                // A target that is temporarily unreadable is not gone.
-                let is_there = known.contains(&key) || unavailable.contains(&key);
-                if paused_condition(&vpa).is_some() && !is_there {
-                    self.status_queue.push(key, None);
-                }
+        for vpa in self.shared.stores.all_vpas() {
+            let key = vpa_key(&vpa);
+            // A target that is temporarily unreadable is not gone.
+            let is_there = known.contains(&key) || unavailable.contains(&key);
+            if paused_condition(&vpa).is_some() && !is_there {
+                self.queue.push(key, None);
             }
         }
     }
@@ -222,81 +290,6 @@ fn to_meta_time(now: Time) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Ti
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::from(now))
 }
 
-/// Provides the status queue with the conditions to write.
-#[derive(Debug)]
-pub(super) struct ConditionStatusSource(pub Weak<Updater>);
-
-impl StatusSource for ConditionStatusSource {
-    fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch> {
-        let role = self.0.upgrade()?;
-        let vpas = role.stores.vpas(&key.namespace);
-        let vpa = vpas.iter().find(|vpa| vpa.name_any() == *key.name)?;
-        let state = role.paused_updates.get(key).unwrap_or_default();
-        if state.is_pending {
-            return None;
-        }
-        let conditions = desired_conditions(vpa, state.reason.as_ref(), role.clock.now())?;
-        Some(StatusPatch {
-            key: key.clone(),
-            resource_version: vpa.resource_version()?.into(),
-            body: json!({"status": {"conditions": conditions}}),
-            field_manager: UPDATER_FIELD_MANAGER,
-        })
-    }
-
-    fn on_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
-        let Some(role) = self.0.upgrade() else { return };
-        match result {
-            // A VPA that was deleted in the meantime must not be added again.
-            Err(UpdateError::Conflict(vpa)) if Self::is_there(&role, key) => {
-                role.stores.apply_vpa_change(ObjectChange::Applied((**vpa).clone()));
-            }
-            Ok(_)
-            | Err(
-                UpdateError::Conflict(_)
-                | UpdateError::Failed(
-                    WriteError::NotFound | WriteError::Conflict(_) | WriteError::NotLeader,
-                ),
-            ) => {}
-            Err(UpdateError::Failed(error)) => {
-                tracing::warn!(vpa = %key, %error, "failed to update VPA conditions");
-            }
-        }
-    }
-}
-
-impl ConditionStatusSource {
-    fn is_there(role: &Updater, key: &ObjectKey) -> bool {
-        role.stores.vpas(&key.namespace).iter().any(|vpa| vpa.name_any() == *key.name)
-    }
-}
-
-/// The per-object metrics of the updater: why updates of each VPA are held back.
-#[derive(Debug)]
-pub(super) struct UpdaterObjectMetrics(pub Weak<Updater>);
-
-impl VpaMetricsSource for UpdaterObjectMetrics {
-    fn updates(
-        &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(UpdateRow<'_>),
-    ) -> Option<ObjectKey> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let role = self.0.upgrade()?;
-        let paused = role.paused_updates.lock();
-        let from = after.map_or(Unbounded, Excluded);
-        let mut last = None;
-        for (vpa, state) in paused.range::<ObjectKey, _>((from, Unbounded)).take(PAGE_SIZE) {
-            last = Some(vpa.clone());
-            let reasons: Vec<(&'static str, bool)> = SkipReason::restriction_names()
-                .map(|name| (name, state.pods.contains_key(name)))
-                .collect();
-            visit(UpdateRow { vpa, reasons: &reasons });
-        }
-        last
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use strum::VariantNames as _;
@@ -319,11 +312,8 @@ mod tests {
     fn foreign_conditions_stay_and_ours_is_written_only_on_change() {
         let theirs = json!([{"type": "RecommendationProvided", "status": "True"}]);
         let open = PauseReason { code: "breaker_open", message: "pods got worse".to_owned() };
-        assert_eq!(
-            desired_conditions(&vpa(&theirs), None, THEN),
-            None,
-            "there is nothing to report"
-        );
+        let nothing = desired_conditions(&vpa(&theirs), None, THEN);
+        assert_eq!(nothing, None, "there is nothing to report");
         let conditions = desired_conditions(&vpa(&theirs), Some(&open), THEN).expect("it is new");
         let kinds: Vec<&str> = conditions.iter().map(|condition| condition.kind.as_str()).collect();
         assert_eq!(kinds, ["RecommendationProvided", CONDITION]);
@@ -336,11 +326,8 @@ mod tests {
         assert_eq!(closed[1].last_transition_time, Some(to_meta_time(later)));
         let other = PauseReason { code: "cool_down", message: "it rests".to_owned() };
         let other = desired_conditions(&now, Some(&other), later).expect("the conditions differ");
-        assert_eq!(
-            other[1].last_transition_time,
-            Some(to_meta_time(THEN)),
-            "it was blocked before"
-        );
+        let since = Some(to_meta_time(THEN));
+        assert_eq!(other[1].last_transition_time, since, "it was blocked before");
     }
 
     #[test]

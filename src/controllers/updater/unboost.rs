@@ -2,21 +2,27 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt as _;
-use plimsoll_core::types::Time;
-use tokio::sync::Notify;
 
-use super::{ShutdownToken, Updater, execute::PassDeadline, matching::Workload};
+use super::{
+    Shared,
+    decision_inputs::DecisionInputs,
+    execute::{PassDeadline, StepExecutor},
+    matching::{Workload, WorkloadMatcher},
+    owner_lookups::OwnerLookups,
+    persisted_state::UpdaterState,
+};
+use crate::{cluster::target::TargetResolver, controllers::runtime::shutdown::ShutdownToken};
 use plimsoll_core::{
     sizing::{SizingSpec, boost},
+    types::Time,
     updater::{
-        self, Action, DesiredReplicas, PassContext, PersistedState, SkipReason, StepResult,
-        UpdatePass,
+        Action, PassContext, PersistedState, PodOutcome, SkipReason, StepResult, UpdatePass,
         guard::{RecommenderHeartbeat, disruption_budget::PodCounts},
     },
 };
@@ -28,50 +34,27 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// The maximum time between two checks of all boosted pods.
 const MAX_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Wakes the loop that removes startup boosts.
-#[derive(Debug, Default)]
-pub(super) struct UnboostTrigger {
-    changed: Notify,
+/// Removes expired startup boosts.
+pub(super) struct BoostRemover {
+    pub shared: Arc<Shared>,
+    pub targets: TargetResolver,
+    pub lookups: OwnerLookups,
+    pub executor: Arc<StepExecutor>,
     /// Actions that a dry run has logged, by pod UID. Nothing changes in a dry run, so it would log them again each time.
-    dry_run_logged: Mutex<HashMap<String, Action>>,
+    pub dry_run_logged: Mutex<HashMap<String, Action>>,
 }
 
-impl UnboostTrigger {
-    /// Wakes the loop because a boosted pod has changed.
-    pub fn wake(&self) {
-        self.changed.notify_one();
-    }
-
-    /// Whether a dry run has not logged this action yet.
-    fn is_new_dry_run_action(&self, uid: String, action: &Action) -> bool {
-        let mut logged = self.dry_run_logged.lock().unwrap_or_else(PoisonError::into_inner);
-        logged.insert(uid, action.clone()).as_ref() != Some(action)
-    }
-
-    fn retain(&self, is_there: impl Fn(&str) -> bool) {
-        self.dry_run_logged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|uid, _| is_there(uid));
-    }
-}
-
-impl Updater {
+impl BoostRemover {
     /// Removes startup boosts until `stop` is cancelled.
-    pub(super) async fn run_unboost_loop(self: Arc<Self>, stop: ShutdownToken) {
-        if !self.config.settings.startup_boost {
-            return;
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = self.watches.wait_for_sync() => {}
-        }
+    pub async fn run(&self, stop: ShutdownToken) {
+        let Shared { clock, permissions, stores, .. } = &*self.shared;
         loop {
-            let wait = if self.may_act() { self.unboost_all(&stop).await } else { RETRY_DELAY };
+            let wait =
+                if permissions.may_act() { self.unboost_all(&stop).await } else { RETRY_DELAY };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = self.unboost_trigger.changed.notified() => tokio::time::sleep(DEBOUNCE).await,
-                () = self.clock.sleep_until(self.clock.now().later(wait)) => {}
+                () = stores.boosted_pod_changed.notified() => tokio::time::sleep(DEBOUNCE).await,
+                () = clock.sleep_until(clock.now().later(wait)) => {}
             }
         }
     }
@@ -80,65 +63,71 @@ impl Updater {
     async fn unboost_all(&self, stop: &ShutdownToken) -> Duration {
         let mut wait = MAX_INTERVAL;
         let mut boosted: HashSet<String> = HashSet::new();
-        for namespace in self.stores.namespaces() {
-            let is_boosted = self.stores.pods(&namespace).iter().any(|pod| pod.is_boosted());
-            if !is_boosted || !self.config.scope.includes(&namespace) {
+        let stores = &self.shared.stores;
+        for namespace in stores.namespaces() {
+            if !stores.pods(&namespace).iter().any(|pod| pod.is_boosted()) {
                 continue;
             }
-            let workloads = self.boosted_workloads(&namespace).await;
+            // Like upstream, this considers all VPAs whatever their mode.
+            let matcher = WorkloadMatcher::new(&self.targets, self.lookups.start_pass(None));
+            let pods = |namespace: &str| stores.pods(namespace);
+            let mut workloads = matcher.match_pods(stores.vpas(&namespace), pods).await.workloads;
+            workloads.retain(|workload| workload.pods.iter().any(|pod| pod.is_boosted()));
             let pods = workloads.iter().flat_map(|workload| &workload.pods);
             boosted.extend(pods.filter_map(|pod| pod.uid()));
-            let workers = self.config.boost_workers;
+            let workers = self.shared.config.boost_workers;
             let removals: Vec<_> =
                 workloads.iter().map(|workload| self.unboost(workload, stop)).collect();
             let delays: Vec<Duration> =
                 stream::iter(removals).buffer_unordered(workers).collect().await;
             wait = delays.into_iter().fold(wait, Duration::min);
         }
-        self.unboost_trigger.retain(|uid| boosted.contains(uid));
+        self.dry_run_logged().retain(|uid, _| boosted.contains(uid));
         wait
     }
 
+    fn dry_run_logged(&self) -> MutexGuard<'_, HashMap<String, Action>> {
+        self.dry_run_logged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn unboost(&self, workload: &Workload, stop: &ShutdownToken) -> Duration {
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let mut wait = time_to_next_boost_end(workload, now);
-        let inputs = self.decision_inputs(workload, now);
-        let desired_replicas = |owner: &updater::PodOwner| {
-            workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
-        };
+        let inputs = DecisionInputs::from_stores(&self.shared, workload, now);
         let context = PassContext {
-            desired_replicas: &desired_replicas,
+            desired_replicas: &|owner| workload.desired_replicas_of(owner),
             pod_counts: PodCounts::default(),
             heartbeat: RecommenderHeartbeat::Absent,
             is_admission_ready: true,
-            can_resize: self.supports_resize().await.unwrap_or(false),
+            can_resize: self.shared.permissions.supports_resize().await.unwrap_or(false),
             now,
         };
         let subject = inputs.vpa_with_pods(workload);
-        let settings = &self.config.settings;
+        let settings = &self.shared.config.settings;
         let mut pass = UpdatePass::new(subject, context, settings, PersistedState::default())
             .only_boost_removal();
         let deadline = PassDeadline { deadline: Instant::now() + MAX_INTERVAL, shutdown: stop };
         while let Some(step) = pass.next() {
             let uid = workload.pods[step.pod].uid().unwrap_or_default();
-            if self.config.dry_run.is_some()
-                && !self.unboost_trigger.is_new_dry_run_action(uid, &step.action)
+            if self.shared.config.dry_run.is_some()
+                && self.dry_run_logged().insert(uid, step.action.clone()).as_ref()
+                    == Some(&step.action)
             {
                 pass.record_result(StepResult::Done);
                 continue;
             }
-            let persisted = PersistedState::default();
-            let mut state = super::persisted_state::UpdaterState::default();
+            let (mut state, persisted) = (UpdaterState::default(), PersistedState::default());
+            let executor = &self.executor;
             let (outcome, _) =
-                self.execute_step(&mut state, workload, &step, &persisted, deadline).await;
+                executor.execute_step(&mut state, workload, &step, &persisted, deadline).await;
             if outcome != StepResult::Done {
                 wait = wait.min(RETRY_DELAY);
             }
             pass.record_result(outcome);
         }
         let outcomes = pass.finish().pod_outcomes;
-        let is_rate_limited = |outcome: &updater::PodOutcome| {
-            matches!(outcome, updater::PodOutcome::Skipped(SkipReason::Budget { .. }))
+        let is_rate_limited = |outcome: &PodOutcome| {
+            matches!(outcome, PodOutcome::Skipped(SkipReason::Budget { .. }))
         };
         if outcomes.iter().any(is_rate_limited) { wait.min(RETRY_DELAY) } else { wait }
     }

@@ -5,95 +5,123 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use plimsoll_core::types::ObjectKey;
+use kube::Client;
+use tokio::sync::Notify;
 
-use super::{ShutdownToken, Tasks, Updater};
 use crate::{
     cluster::{
         cache::{
-            limit_range::PartialLimitRange, object_store::ObjectStore, updater_pod::UpdaterPod,
+            controllers::ControllerCache, limit_range::PartialLimitRange,
+            object_store::ObjectStore, updater_pod::UpdaterPod,
         },
-        watch::{ObjectChange, WatchOptions, status::WatchStatus},
+        watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus},
     },
-    controllers::runtime::controller_watches::{self, WatchStarter},
+    controllers::runtime::{
+        controller_watches::{self, WatchStarter},
+        quotas::Quotas,
+        shutdown::{ShutdownToken, Tasks},
+        traffic_metrics::export_watch_metrics,
+    },
+    telemetry::ApiTrafficMetrics,
 };
-use plimsoll_core::{api::VerticalPodAutoscaler, sizing::LimitRangeItem, types::compat::Compat};
+use plimsoll_core::{
+    api::VerticalPodAutoscaler, recommender::NamespaceScope, sizing::LimitRangeItem,
+    types::ObjectKey, types::compat::Compat,
+};
 
 /// Selects scheduled pods that have not terminated. The server filters out the others.
 const RUNNING_PODS_FIELD_SELECTOR: &str =
     "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-#[derive(Debug)]
+/// The watches, and the stores that they fill.
 pub(super) struct Watches {
-    pub vpas: Arc<WatchStatus>,
-    pub pods: Arc<WatchStatus>,
-    pub limit_ranges: Arc<WatchStatus>,
-    pub controllers: Vec<Arc<WatchStatus>>,
+    pub stores: Arc<WatchStores>,
+    pub controllers: Arc<ControllerCache>,
+    client: Client,
+    factory: WatchFactory,
+    vpas: Arc<WatchStatus>,
+    pods: Arc<WatchStatus>,
+    limit_ranges: Arc<WatchStatus>,
+    controller_statuses: Vec<Arc<WatchStatus>>,
 }
 
 impl Watches {
     /// Creates watch states; no watch is started yet.
-    pub fn new() -> Self {
+    pub fn new(scope: NamespaceScope, client: Client, factory: WatchFactory) -> Self {
         Self {
+            stores: Arc::new(WatchStores { scope, ..WatchStores::default() }),
+            controllers: Arc::new(ControllerCache::new()),
+            client,
+            factory,
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
             pods: Arc::new(WatchStatus::new("pods")),
             limit_ranges: Arc::new(WatchStatus::new("limitranges")),
-            controllers: controller_watches::watch_statuses(),
+            controller_statuses: controller_watches::watch_statuses(),
         }
     }
 
     /// All watches; the updater is ready only when all are synced.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
-        [&self.vpas, &self.pods, &self.limit_ranges].into_iter().chain(&self.controllers)
+        [&self.vpas, &self.pods, &self.limit_ranges].into_iter().chain(&self.controller_statuses)
     }
 
-    /// Waits until every watch has completed its first list.
-    pub async fn wait_for_sync(&self) {
-        for status in self.all() {
-            status.wait_until_synced().await;
+    /// Waits until every watch has completed its first list. Returns `false` if `stop` is cancelled first.
+    pub async fn wait_for_sync(&self, stop: &ShutdownToken) -> bool {
+        let synced = async {
+            for status in self.all() {
+                status.wait_until_synced().await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => false,
+            () = synced => true,
         }
     }
 
     /// Starts all watches. They run until `stop` is cancelled.
-    pub fn start(&self, updater: &Arc<Updater>, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let namespace = updater.config.scope.only.as_deref();
-        let watch_factory = &updater.watch_factory;
-        let mut watches = WatchStarter { target: updater, watch_factory, namespace, stop, tasks };
-        watches.start(&self.vpas, WatchOptions::default(), |role, change| {
-            role.stores.apply_vpa_change(change);
-        });
+    pub fn start(&self, compat: Compat, stop: &ShutdownToken, tasks: &mut Tasks) {
+        let (target, watch_factory) = (&self.stores, &self.factory);
+        let namespace = target.scope.only.as_deref();
+        let mut watches = WatchStarter { target, watch_factory, namespace, stop, tasks };
+        watches.start(&self.vpas, WatchOptions::default(), WatchStores::apply_vpa_change);
         let pod_options = WatchOptions {
             field_selector: Some(RUNNING_PODS_FIELD_SELECTOR.to_owned()),
             ..WatchOptions::default()
         };
-        watches.start(&self.pods, pod_options, |role, change: ObjectChange<UpdaterPod>| {
-            let boosted = matches!(&change, ObjectChange::Applied(pod) if pod.is_boosted());
-            role.stores.apply_pod_change(change);
-            if boosted {
-                role.unboost_trigger.wake();
-            }
-        });
-        watches.start(&self.limit_ranges, WatchOptions::default(), |role, change| {
-            role.stores.apply_limit_range_change(change);
-        });
-        if updater.config.settings.compat == Compat::Plimsoll {
-            let (role, stop) = (Arc::clone(updater), stop.clone());
+        watches.start(&self.pods, pod_options, WatchStores::apply_pod_change);
+        let apply_limit_range_change = WatchStores::apply_limit_range_change;
+        watches.start(&self.limit_ranges, WatchOptions::default(), apply_limit_range_change);
+        if compat == Compat::Plimsoll {
+            let (client, factory) = (self.client.clone(), self.factory.clone());
+            let (stores, stop) = (Arc::clone(&self.stores), stop.clone());
             tasks.spawn(async move {
-                let only = role.config.scope.only.as_deref();
+                let only = stores.scope.only.as_deref();
                 let consequence = "pods may be evicted although the quota of their namespace does not allow the new size";
-                role.quotas.run_watch(&role.client, &role.watch_factory, only, consequence, stop).await;
+                stores.quotas.run_watch(&client, &factory, only, consequence, stop).await;
             });
         }
-        let (controllers, statuses) = (&updater.controllers, &self.controllers);
+        let (controllers, statuses) = (&self.controllers, &self.controller_statuses);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
+    }
+
+    /// Exports the metrics of the watches.
+    pub fn export_metrics(&self, traffic: &ApiTrafficMetrics) {
+        export_watch_metrics(traffic, self.all().chain(self.stores.quotas.watch_status()));
+        let (vpas, pods) = self.stores.counts();
+        traffic.set_watch_objects(self.vpas.name(), vpas);
+        traffic.set_watch_objects(self.pods.name(), pods);
     }
 }
 
+/// The objects of the watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
+    scope: NamespaceScope,
     vpas: Mutex<ObjectStore<ObjectKey, Arc<VerticalPodAutoscaler>>>,
     pods: Mutex<ObjectStore<ObjectKey, Arc<UpdaterPod>>>,
     limit_ranges: Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>,
+    pub quotas: Quotas,
+    pub boosted_pod_changed: Notify,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,9 +129,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WatchStores {
-    /// The namespaces that have VPAs, sorted.
+    /// The namespaces in scope that have VPAs, sorted.
     pub fn namespaces(&self) -> Vec<Arc<str>> {
-        lock(&self.vpas).namespaces()
+        let mut namespaces = lock(&self.vpas).namespaces();
+        namespaces.retain(|namespace| self.scope.includes(namespace));
+        namespaces
+    }
+
+    /// The VPAs of all namespaces in scope, sorted by namespace and name.
+    pub fn all_vpas(&self) -> impl Iterator<Item = Arc<VerticalPodAutoscaler>> {
+        self.namespaces().into_iter().flat_map(|namespace| self.vpas(&namespace))
     }
 
     /// The VPAs of a namespace, sorted by name.
@@ -140,7 +175,11 @@ impl WatchStores {
     }
 
     fn apply_pod_change(&self, change: ObjectChange<UpdaterPod>) {
+        let is_boosted = matches!(&change, ObjectChange::Applied(pod) if pod.is_boosted());
         lock(&self.pods).apply_object(change, Arc::new);
+        if is_boosted {
+            self.boosted_pod_changed.notify_one();
+        }
     }
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {

@@ -35,7 +35,7 @@ use crate::{
     controllers::{
         runtime::command_client::Cluster,
         updater::{
-            config::AdmissionCheck,
+            AdmissionCheck,
             decision_inputs::{DecisionFlags, DecisionInputs},
             matching::{Workload, WorkloadMatcher},
             owner_lookups::OwnerLookups,

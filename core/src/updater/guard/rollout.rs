@@ -14,7 +14,7 @@ use super::{
     super::skip_reason::SkipReason,
     infeasible::{RecommendedTarget, is_similar},
     regression::{Health, Regression},
-    settings::{BreakerSettings, CoolDown, GuardSettings},
+    settings::{BreakerSettings, GuardSettings, MAX_DOUBLINGS},
     workload_state::{OpenBreaker, WorkloadState},
 };
 
@@ -26,9 +26,6 @@ const CANARY_AGAIN_AFTER: Duration = Duration::from_hours(1);
 
 /// How long changed pods are observed after the last change.
 const WATCH_DURATION: Duration = Duration::from_hours(1);
-
-/// Twelve doublings suffice for any cool-down: a minute becomes three days.
-const MAX_DOUBLINGS: u32 = 12;
 
 /// One rollout of changes to a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,14 +69,6 @@ pub struct RolloutProgress {
     pub settled: bool,
 }
 
-impl CoolDown {
-    /// Returns the cool-down after a number of rollouts in quick succession.
-    pub fn duration(self, streak: u32, urgent: bool) -> Duration {
-        let base = if urgent { self.urgent } else { self.base };
-        base.saturating_mul(1 << streak.min(MAX_DOUBLINGS)).min(self.max)
-    }
-}
-
 impl Rollout {
     /// Whether a pod that was created or resized at this time has been changed by the rollout.
     pub fn has_changed(&self, changed_at: Time) -> bool {
@@ -105,112 +94,111 @@ impl Rollout {
     }
 }
 
-impl WorkloadState {
-    /// Decides whether a pod that was created or last resized at `changed_at` may be changed, by the state of its rollout.
-    pub fn admit_change(
-        &self,
-        changed_at: Time,
-        urgent: bool,
-        progress: RolloutProgress,
-        settings: &GuardSettings,
-        now: Time,
-    ) -> Result<RolloutEntry, SkipReason> {
-        let Some(rollout) = &self.rollout else { return Ok(RolloutEntry::Begin) };
-        if rollout.has_changed(changed_at) {
-            let Some(cool_down) = settings.cool_down else { return Ok(RolloutEntry::Begin) };
-            let from = if urgent { changed_at } else { rollout.last };
-            let until = from.later(cool_down.duration(rollout.streak, urgent));
-            return if until > now {
-                Err(SkipReason::CoolDown { until })
-            } else {
-                Ok(RolloutEntry::Begin)
-            };
-        }
-        if rollout.needs_canary(self.breaker, now) {
-            return Ok(RolloutEntry::Resume);
-        }
-        let Some(canary) = settings.canary.filter(|_| rollout.touched == 1) else {
-            return Ok(RolloutEntry::Continue);
-        };
-        let until = rollout.last.later(canary.watch);
-        if until > now || !progress.settled {
-            Err(SkipReason::Canary { until })
+/// Decides whether a pod that was created or last resized at `changed_at` may be changed, by the state of its rollout.
+pub fn admit_change(
+    state: &WorkloadState,
+    changed_at: Time,
+    urgent: bool,
+    progress: RolloutProgress,
+    settings: &GuardSettings,
+    now: Time,
+) -> Result<RolloutEntry, SkipReason> {
+    let Some(rollout) = &state.rollout else { return Ok(RolloutEntry::Begin) };
+    if rollout.has_changed(changed_at) {
+        let Some(cool_down) = settings.cool_down else { return Ok(RolloutEntry::Begin) };
+        let from = if urgent { changed_at } else { rollout.last };
+        let until = from.later(cool_down.duration(rollout.streak, urgent));
+        return if until > now {
+            Err(SkipReason::CoolDown { until })
         } else {
-            Ok(RolloutEntry::Continue)
-        }
-    }
-
-    /// Records that a pod is about to be changed.
-    pub fn record_change(
-        &mut self,
-        entry: RolloutEntry,
-        is_eviction: bool,
-        before: Health,
-        target: Vec<RecommendedTarget>,
-        settings: &GuardSettings,
-        now: Time,
-    ) {
-        let evicted = u32::from(is_eviction);
-        let wave = Rollout {
-            began: now,
-            last: now,
-            streak: 0,
-            wave: now,
-            touched: 1,
-            evicted,
-            before,
-            target,
+            Ok(RolloutEntry::Begin)
         };
-        self.rollout = Some(match (self.rollout.take(), entry) {
-            (None, _) => wave,
-            (Some(known), RolloutEntry::Begin) => {
-                // The cool-down itself does not count as quiet time, or long cool-downs would reset the streak.
-                let soon = settings.cool_down.is_some_and(|cool_down| {
-                    let duration = cool_down.duration(known.streak, false);
-                    known.last.later(duration).later(cool_down.forget_after) > now
-                });
-                let streak = if soon { known.streak.saturating_add(1) } else { 0 };
-                Rollout { streak, ..wave }
-            }
-            (Some(known), RolloutEntry::Resume) => {
-                Rollout { began: known.began, streak: known.streak, ..wave }
-            }
-            (Some(known), RolloutEntry::Continue) => Rollout {
-                last: now,
-                touched: known.touched.saturating_add(1),
-                evicted: known.evicted.saturating_add(evicted),
-                target: if is_similar(&wave.target, &known.target) {
-                    known.target
-                } else {
-                    Vec::new()
-                },
-                ..known
-            },
-        });
     }
+    if rollout.needs_canary(state.breaker, now) {
+        return Ok(RolloutEntry::Resume);
+    }
+    let Some(canary) = settings.canary.filter(|_| rollout.touched == 1) else {
+        return Ok(RolloutEntry::Continue);
+    };
+    let until = rollout.last.later(canary.watch);
+    if until > now || !progress.settled {
+        Err(SkipReason::Canary { until })
+    } else {
+        Ok(RolloutEntry::Continue)
+    }
+}
 
-    /// Returns what got worse after the current wave, if anything.
-    pub fn find_regression(
-        &self,
-        progress: RolloutProgress,
-        settings: &BreakerSettings,
-        now: Time,
-    ) -> Option<Regression> {
-        let rollout = self.rollout.as_ref().filter(|rollout| rollout.is_watched(now))?;
-        if self.breaker.is_some_and(|opened| opened.since >= rollout.wave) {
-            return None;
+/// Records that a pod is about to be changed.
+pub fn record_change(
+    state: &mut WorkloadState,
+    entry: RolloutEntry,
+    is_eviction: bool,
+    before: Health,
+    target: Vec<RecommendedTarget>,
+    settings: &GuardSettings,
+    now: Time,
+) {
+    let evicted = u32::from(is_eviction);
+    let wave = Rollout {
+        began: now,
+        last: now,
+        streak: 0,
+        wave: now,
+        touched: 1,
+        evicted,
+        before,
+        target,
+    };
+    state.rollout = Some(match (state.rollout.take(), entry) {
+        (None, _) => wave,
+        (Some(known), RolloutEntry::Begin) => {
+            // The cool-down itself does not count as quiet time, or long cool-downs would reset the streak.
+            let soon = settings.cool_down.is_some_and(|cool_down| {
+                let duration = cool_down.duration(known.streak, false);
+                known.last.later(duration).later(cool_down.forget_after) > now
+            });
+            let streak = if soon { known.streak.saturating_add(1) } else { 0 };
+            Rollout { streak, ..wave }
         }
-        progress.health.worse_than(&rollout.before, settings.share)
-    }
+        (Some(known), RolloutEntry::Resume) => {
+            Rollout { began: known.began, streak: known.streak, ..wave }
+        }
+        (Some(known), RolloutEntry::Continue) => Rollout {
+            last: now,
+            touched: known.touched.saturating_add(1),
+            evicted: known.evicted.saturating_add(evicted),
+            target: if is_similar(&wave.target, &known.target) { known.target } else { Vec::new() },
+            ..known
+        },
+    });
+}
 
-    /// Opens the circuit breaker, for longer each time.
-    pub fn open_breaker(&mut self, regression: Regression, settings: &BreakerSettings, now: Time) {
-        let recent = self.breaker.filter(|opened| opened.until.later(settings.max_open_for) > now);
-        let trips = recent.map_or(1, |opened| opened.trips.saturating_add(1));
-        let doubled = settings.open_for.saturating_mul(1 << (trips - 1).min(MAX_DOUBLINGS));
-        let until = now.later(doubled.min(settings.max_open_for));
-        self.breaker = Some(OpenBreaker { since: now, until, harm: regression, trips });
+/// Returns what got worse after the current wave, if anything.
+pub fn find_regression(
+    state: &WorkloadState,
+    progress: RolloutProgress,
+    settings: &BreakerSettings,
+    now: Time,
+) -> Option<Regression> {
+    let rollout = state.rollout.as_ref().filter(|rollout| rollout.is_watched(now))?;
+    if state.breaker.is_some_and(|opened| opened.since >= rollout.wave) {
+        return None;
     }
+    progress.health.worse_than(&rollout.before, settings.share)
+}
+
+/// Opens the circuit breaker, for longer each time.
+pub fn open_breaker(
+    state: &mut WorkloadState,
+    regression: Regression,
+    settings: &BreakerSettings,
+    now: Time,
+) {
+    let recent = state.breaker.filter(|opened| opened.until.later(settings.max_open_for) > now);
+    let trips = recent.map_or(1, |opened| opened.trips.saturating_add(1));
+    let doubled = settings.open_for.saturating_mul(1 << (trips - 1).min(MAX_DOUBLINGS));
+    let until = now.later(doubled.min(settings.max_open_for));
+    state.breaker = Some(OpenBreaker { since: now, until, harm: regression, trips });
 }
 
 #[cfg(test)]
@@ -222,17 +210,9 @@ mod tests {
     };
 
     const NOW: Time = Time::from_secs(1_800_000_000);
-    const SETTLED: RolloutProgress = RolloutProgress {
-        health: Health {
-            pods: 0,
-            pending: 0,
-            unready: 0,
-            restarting: 0,
-            out_of_memory: 0,
-            missing: 0,
-        },
-        settled: true,
-    };
+    fn settled() -> RolloutProgress {
+        RolloutProgress { settled: true, ..RolloutProgress::default() }
+    }
 
     fn minutes(minutes: u64) -> Duration {
         Duration::from_mins(minutes)
@@ -245,25 +225,25 @@ mod tests {
         now: Time,
     ) -> Result<RolloutEntry, SkipReason> {
         let settings = GuardSettings::default();
-        let entry = state.admit_change(made, false, progress, &settings, now)?;
-        state.record_change(entry, true, Health::default(), Vec::new(), &settings, now);
+        let entry = admit_change(state, made, false, progress, &settings, now)?;
+        record_change(state, entry, true, Health::default(), Vec::new(), &settings, now);
         Ok(entry)
     }
 
     #[test]
     fn one_pod_is_changed_first_and_the_others_when_it_is_healthy() {
         let (mut state, old) = (WorkloadState::default(), NOW.earlier(minutes(600)));
-        let unsettled = RolloutProgress { settled: false, ..SETTLED };
+        let unsettled = RolloutProgress::default();
         assert_eq!(begin_change(&mut state, old, unsettled, NOW), Ok(RolloutEntry::Begin));
         let until = NOW.later(minutes(2));
         let canary = Err(SkipReason::Canary { until });
-        assert_eq!(begin_change(&mut state, old, SETTLED, NOW.later(minutes(1))), canary);
+        assert_eq!(begin_change(&mut state, old, settled(), NOW.later(minutes(1))), canary);
         assert_eq!(begin_change(&mut state, old, unsettled, until), canary);
-        assert_eq!(begin_change(&mut state, old, SETTLED, until), Ok(RolloutEntry::Continue));
+        assert_eq!(begin_change(&mut state, old, settled(), until), Ok(RolloutEntry::Continue));
         assert_eq!(begin_change(&mut state, old, unsettled, until), Ok(RolloutEntry::Continue));
         let later = until.later(CANARY_AGAIN_AFTER);
-        assert_eq!(begin_change(&mut state, old, SETTLED, later), Ok(RolloutEntry::Resume));
-        assert!(begin_change(&mut state, old, SETTLED, later).is_err(), "one pod is first again");
+        assert_eq!(begin_change(&mut state, old, settled(), later), Ok(RolloutEntry::Resume));
+        assert!(begin_change(&mut state, old, settled(), later).is_err(), "one pod is first again");
         let rollout = state.rollout.expect("there is a rollout");
         assert_eq!((rollout.began, rollout.streak), (NOW, 0), "it is still the same rollout");
     }
@@ -281,7 +261,7 @@ mod tests {
         let mut state = WorkloadState::default();
         let mut begin = |entry, milli| {
             let health = Health::default();
-            state.record_change(entry, true, health, wanted(milli), &settings, NOW);
+            record_change(&mut state, entry, true, health, wanted(milli), &settings, NOW);
             state.rollout.clone().expect("begun").target
         };
         assert_eq!(begin(RolloutEntry::Begin, 1_000), wanted(1_000));
@@ -294,31 +274,29 @@ mod tests {
     #[test]
     fn the_cool_down_doubles_with_each_change() {
         let (mut state, mut now) = (WorkloadState::default(), NOW);
-        begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, now).expect("begins");
+        begin_change(&mut state, NOW.earlier(minutes(600)), settled(), now).expect("begins");
         for streak in 0..8_u32 {
             let rest = minutes(10).saturating_mul(1 << streak).min(minutes(480));
             let made = now;
             let until = now.later(rest);
             let early = until.earlier(Duration::from_secs(1));
-            assert_eq!(
-                begin_change(&mut state, made, SETTLED, early),
-                Err(SkipReason::CoolDown { until })
-            );
+            let tried = begin_change(&mut state, made, settled(), early);
+            assert_eq!(tried, Err(SkipReason::CoolDown { until }));
             now = until;
-            let entry = begin_change(&mut state, made, SETTLED, now);
+            let entry = begin_change(&mut state, made, settled(), now);
             assert_eq!(entry, Ok(RolloutEntry::Begin), "{streak}");
         }
         let made = now;
         now = now.later(minutes(24 * 60));
-        begin_change(&mut state, made, SETTLED, now).expect("begins");
+        begin_change(&mut state, made, settled(), now).expect("begins");
         assert_eq!(state.rollout.expect("there is a rollout").streak, 0, "a day is long enough");
     }
 
     #[test]
     fn a_pod_that_needs_more_resources_waits_less() {
         let (mut state, settings) = (WorkloadState::default(), GuardSettings::default());
-        begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
-        let admit = |urgent, at| state.admit_change(NOW, urgent, SETTLED, &settings, at);
+        begin_change(&mut state, NOW.earlier(minutes(600)), settled(), NOW).expect("begins");
+        let admit = |urgent, at| admit_change(&state, NOW, urgent, settled(), &settings, at);
         assert_eq!(admit(true, NOW.later(minutes(1))), Ok(RolloutEntry::Begin));
         assert!(admit(false, NOW.later(minutes(1))).is_err());
         assert!(admit(true, NOW).is_err());
@@ -327,29 +305,27 @@ mod tests {
     #[test]
     fn a_pod_created_by_a_slow_clock_counts_as_changed() {
         let mut state = WorkloadState::default();
-        begin_change(&mut state, NOW.earlier(minutes(600)), SETTLED, NOW).expect("begins");
+        begin_change(&mut state, NOW.earlier(minutes(600)), settled(), NOW).expect("begins");
         let made = NOW.earlier(Duration::from_secs(30));
-        let tried = begin_change(&mut state, made, SETTLED, NOW.later(minutes(3)));
+        let tried = begin_change(&mut state, made, settled(), NOW.later(minutes(3)));
         assert!(matches!(tried, Err(SkipReason::CoolDown { .. })), "{tried:?}");
     }
 
     #[test]
     fn regressions_stop_a_rollout_for_a_growing_time() {
         let breaker = GuardSettings::default().breaker.expect("is on");
-        let bad = RolloutProgress {
-            health: Health { pods: 1, pending: 1, ..SETTLED.health },
-            settled: false,
-        };
+        let health = Health { pods: 1, pending: 1, ..Health::default() };
+        let bad = RolloutProgress { health, settled: false };
         let (mut state, old, mut now) = (WorkloadState::default(), NOW.earlier(minutes(600)), NOW);
         for hours in [1, 2, 4, 8, 16, 24, 24] {
-            let entry = begin_change(&mut state, old, SETTLED, now).expect("one pod is first");
+            let entry = begin_change(&mut state, old, settled(), now).expect("one pod is first");
             assert_ne!(entry, RolloutEntry::Continue);
-            let regression = state.find_regression(bad, &breaker, now).expect("got worse");
+            let regression = find_regression(&state, bad, &breaker, now).expect("got worse");
             assert_eq!(regression, Regression::Pending);
-            state.open_breaker(regression, &breaker, now);
+            open_breaker(&mut state, regression, &breaker, now);
             let until = now.later(Duration::from_hours(hours));
             assert_eq!(state.breaker_open_until(now), Some(until));
-            assert_eq!(state.find_regression(bad, &breaker, now), None, "it is reported once");
+            assert_eq!(find_regression(&state, bad, &breaker, now), None, "it is reported once");
             now = until;
             assert_eq!(state.breaker_open_until(now), None);
         }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::{freshness::HeartbeatPolicy, maintenance_window::MaintenanceWindows};
 use crate::types::compat::Compat;
 
+/// Twelve doublings suffice for any cool-down: a minute becomes three days.
+pub(super) const MAX_DOUBLINGS: u32 = 12;
+
 /// Settings of the guards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardSettings {
@@ -76,6 +79,14 @@ pub struct BreakerSettings {
 pub struct CanarySettings {
     /// How long it is observed before the others follow.
     pub watch: Duration,
+}
+
+impl CoolDown {
+    /// Returns the cool-down after a number of rollouts in quick succession.
+    pub fn duration(self, streak: u32, urgent: bool) -> Duration {
+        let base = if urgent { self.urgent } else { self.base };
+        base.saturating_mul(1 << streak.min(MAX_DOUBLINGS)).min(self.max)
+    }
 }
 
 impl Allowance {

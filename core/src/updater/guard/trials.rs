@@ -32,10 +32,6 @@ pub struct TrialOrder<'a> {
     namespaces: BTreeMap<&'a str, (u32, Time)>,
 }
 
-fn name(vpa: &ObjectKey) -> String {
-    format!("{}/{}", vpa.namespace, vpa.name)
-}
-
 impl Trials {
     /// Whether there are no trials.
     pub fn is_empty(&self) -> bool {
@@ -44,7 +40,7 @@ impl Trials {
 
     /// Records a trial of a workload.
     pub fn record(&mut self, vpa: &ObjectKey, now: Time) {
-        let trial = self.0.entry(name(vpa)).or_insert((0, now));
+        let trial = self.0.entry(vpa.to_string()).or_insert((0, now));
         *trial = (trial.0.saturating_add(1), now);
         while self.0.len() > MAX_WORKLOADS {
             let oldest = self.0.iter().min_by_key(|(_, (_, at))| *at).map(|(name, _)| name.clone());
@@ -55,7 +51,7 @@ impl Trials {
 
     /// Removes the trials of a workload, because a new pod of it got the recommended resources.
     pub fn remove(&mut self, vpa: &ObjectKey) {
-        self.0.remove(&name(vpa));
+        self.0.remove(&vpa.to_string());
     }
 
     /// Removes trials before this time.
@@ -78,7 +74,7 @@ impl Trials {
 impl TrialOrder<'_> {
     /// Returns the sort key of a workload.
     pub fn priority_of(&self, vpa: &ObjectKey) -> TrialPriority {
-        let of_workload = self.trials.0.get(&name(vpa));
+        let of_workload = self.trials.0.get(&vpa.to_string());
         let of_namespace = self.namespaces.get(&*vpa.namespace);
         let times = |found: Option<&(u32, Time)>| found.map_or(0, |(times, _)| *times);
         let last = |found: Option<&(u32, Time)>| found.map(|(_, at)| *at);

@@ -5,36 +5,29 @@
 //! ```
 
 mod candidates;
-mod guard_checks;
-mod pod_explanation;
-mod pod_view;
-mod resizing;
-mod rollout_progress;
-mod steps;
+mod review;
+mod step_decider;
+mod update_pass;
+mod workload;
 
-use std::collections::{BTreeSet, VecDeque};
-
-use crate::types::{ObjectKey, Time};
-
-use self::pod_view::PodView;
-pub use self::{pod_explanation::PodExplanation, pod_view::Pod, steps::NextStep};
+pub use self::{
+    update_pass::{NextStep, UpdatePass},
+    workload::{Pod, PodExplanation},
+};
 use super::{
     action::{PodOutcome, StepResult, UpdateStep},
     guard::{
         DisruptionBudget, RecommenderHeartbeat, Regression, WindowState, WorkloadState,
-        disruption_budget::PodCounts, rollout::RolloutProgress,
+        disruption_budget::PodCounts,
     },
     in_place::ResizesFirstSeen,
     pod_sizing::PodSizing,
     pod_status::PodOwner,
-    priority::Priority,
     refusal_backoff::RefusalBackoff,
-    replica_group::{DesiredReplicas, ReplicaGroups},
+    replica_group::DesiredReplicas,
     settings::Settings,
-    skip_reason::SkipReason,
-    update_reason::UpdateReason,
 };
-use crate::api::vpa::Recommendation;
+use crate::types::{ObjectKey, Time};
 
 /// A VPA with its pods.
 #[derive(Clone, Copy, Debug)]
@@ -100,133 +93,6 @@ pub struct Decision {
     pub externally_overwritten: bool,
     /// The state after the pass.
     pub state: PersistedState,
-}
-
-/// A pass in progress.
-pub struct UpdatePass<'a> {
-    subject: VpaWithPods<'a>,
-    context: PassContext<'a>,
-    settings: &'a Settings,
-    state: PersistedState,
-    views: Vec<PodView<'a>>,
-    groups: ReplicaGroups,
-    progress: RolloutProgress,
-    queue: VecDeque<QueuedAction>,
-    /// The candidates, indexed by pod.
-    update_candidates: Vec<Option<UpdateCandidate>>,
-    pod_outcomes: Vec<Option<PodOutcome>>,
-    candidates: usize,
-    known_infeasible: usize,
-    /// Owners whose pods a PodDisruptionBudget blocks.
-    blocked_owners: BTreeSet<PodOwner>,
-    /// Whether a surge is ended without an eviction. Then no pod is evicted, or the workload might lose both.
-    is_ending_surge: bool,
-    pending_step: Option<PendingStep>,
-    steps: Vec<(UpdateStep, StepResult)>,
-    regression: Option<Regression>,
-    externally_overwritten: bool,
-}
-
-/// A queued action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum QueuedAction {
-    EndSurge,
-    RemoveBoost(usize),
-    InPlace(usize),
-    Evict(usize),
-}
-
-/// A pod that needs an update.
-#[derive(Clone, Debug)]
-struct UpdateCandidate {
-    reason: UpdateReason,
-    priority: Priority,
-    recommendation: Recommendation,
-}
-
-/// The current step, with the state before it.
-struct PendingStep {
-    step: UpdateStep,
-    state_before: PersistedState,
-    /// Whether the pod is evicted if the resize fails.
-    evicts_on_failure: bool,
-}
-
-impl<'a> UpdatePass<'a> {
-    /// Starts a pass: reviews earlier changes, and selects candidates.
-    pub fn new(
-        subject: VpaWithPods<'a>,
-        context: PassContext<'a>,
-        settings: &'a Settings,
-        state: PersistedState,
-    ) -> Self {
-        let views = pod_view::pod_views(&subject, &state.workload, settings, context.now);
-        let groups = pod_view::replica_groups(&subject, &views, &context, settings);
-        let mut pass = Self {
-            update_candidates: subject.pods.iter().map(|_| None).collect(),
-            pod_outcomes: vec![None; subject.pods.len()],
-            subject,
-            context,
-            settings,
-            state,
-            views,
-            groups,
-            progress: RolloutProgress::default(),
-            queue: VecDeque::new(),
-            candidates: 0,
-            known_infeasible: 0,
-            blocked_owners: BTreeSet::new(),
-            is_ending_surge: false,
-            pending_step: None,
-            steps: Vec::new(),
-            regression: None,
-            externally_overwritten: false,
-        };
-        pass.review_changes();
-        pass.select_candidates();
-        pass
-    }
-
-    /// Skips boost removals, which another loop handles.
-    #[must_use]
-    pub fn without_boost_removal(mut self) -> Self {
-        self.queue.retain(|queued| !matches!(queued, QueuedAction::RemoveBoost(_)));
-        self
-    }
-
-    /// Only removes expired boosts.
-    #[must_use]
-    pub fn only_boost_removal(mut self) -> Self {
-        self.queue.retain(|queued| matches!(queued, QueuedAction::RemoveBoost(_)));
-        self
-    }
-
-    /// Returns the state including the current step. It must be persisted before a step with `needs_persisting`.
-    pub fn state(&self) -> &PersistedState {
-        &self.state
-    }
-
-    /// Ends the pass. Pods that were not processed are skipped.
-    pub fn finish(self) -> Decision {
-        let or_skipped = |outcome: Option<PodOutcome>| {
-            outcome.unwrap_or(PodOutcome::Skipped(SkipReason::PassEnded))
-        };
-        Decision {
-            steps: self.steps,
-            pod_outcomes: self.pod_outcomes.into_iter().map(or_skipped).collect(),
-            candidates: self.candidates,
-            known_infeasible: self.known_infeasible,
-            regression: self.regression,
-            externally_overwritten: self.externally_overwritten,
-            state: self.state,
-        }
-    }
-
-    fn skip(&mut self, pod: usize, reason: SkipReason) {
-        if let Some(outcome) = self.pod_outcomes.get_mut(pod) {
-            *outcome = Some(PodOutcome::Skipped(reason));
-        }
-    }
 }
 
 /// Runs a whole pass as if every step succeeded, for `explain`.
