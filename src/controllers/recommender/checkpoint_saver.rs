@@ -52,8 +52,9 @@ impl CheckpointSaver {
             return;
         }
         let mut pause = MIN_BACKOFF;
-        let mut last_gc = self.shared.clock.now();
-        let mut clock_check = ClockCheck::new(self.shared.clock.now());
+        let Shared { config, clock, .. } = &*self.shared;
+        let mut last_gc = clock.now();
+        let mut clock_check = ClockCheck::new(clock.now());
         loop {
             // Either the trigger or the timeout.
             let _ = timeout(POLL_INTERVAL, self.trigger.notified()).await;
@@ -61,9 +62,7 @@ impl CheckpointSaver {
                 continue;
             }
             self.check_clock(&mut clock_check).await;
-            let (age, limit) =
-                (self.shared.config.checkpoint_interval, self.shared.config.checkpoints_timeout);
-            match self.save_due(age, limit).await {
+            match self.save_due(config.checkpoint_interval, config.checkpoints_timeout).await {
                 Ok(()) => pause = MIN_BACKOFF,
                 Err(error) => {
                     tracing::warn!(%error, "failed to save history; will retry");
@@ -72,8 +71,8 @@ impl CheckpointSaver {
                     // Collect garbage anyway: a single record may fail on every attempt.
                 }
             }
-            let now = self.shared.clock.now();
-            let due = last_gc.later(self.shared.config.checkpoints_gc_interval);
+            let now = clock.now();
+            let due = last_gc.later(config.checkpoints_gc_interval);
             if (now >= due || now < last_gc) && clock_check.doubt.is_none() {
                 last_gc = now;
                 self.collect_garbage().await;
@@ -135,22 +134,18 @@ impl CheckpointSaver {
     /// batch is not interrupted, and each call completes at least one. Failed VPAs are retried by the next call,
     /// after all others.
     async fn save_due(&self, age: Duration, limit: Duration) -> Result<(), Error> {
+        let Shared { clock, state, health, .. } = &*self.shared;
         let started = Instant::now();
         let (mut attempted, mut failure) = (HashSet::new(), None);
         loop {
             if !self.leadership.may_write() {
                 return Ok(());
             }
-            let now = self.shared.clock.now();
-            let due = self.shared.state.lock().vpa_registry.due_for_save(
-                now,
-                age,
-                VPAS_PER_SAVE,
-                &attempted,
-            );
+            let now = clock.now();
+            let due = state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &attempted);
             if due.is_empty() {
                 if !attempted.is_empty() && failure.is_none() {
-                    self.shared.health.checkpoints_saved.with_labels([]).set_time(now);
+                    health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }
@@ -164,7 +159,7 @@ impl CheckpointSaver {
             if started.elapsed() > limit {
                 // The next call continues with the rest: a large cluster is saved over several calls.
                 if failure.is_none() {
-                    self.shared.health.checkpoints_saved.with_labels([]).set_time(now);
+                    health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }

@@ -117,20 +117,20 @@ impl Leadership {
         self: Arc<Self>,
         mut passes: watch::Receiver<(u64, PassSummary)>,
     ) {
-        if self.shared.config.compat == Compat::Upstream {
+        let config = &self.shared.config;
+        if config.compat == Compat::Upstream {
             return;
         }
-        let shard =
-            self.shared.config.scope.shard.map(|shard| format!("{}/{}", shard.index, shard.count));
+        let shard = config.scope.shard.map(|shard| format!("{}/{}", shard.index, shard.count));
         let (client, permit) =
             (self.liveness.client(), liveness_thread::without_rate_limit(&self.permit));
         let heartbeat = Heartbeat::new(
             client,
-            &self.shared.config.election.namespace,
+            &config.election.namespace,
             &election_rules::identity(),
-            &self.shared.config.name,
+            &config.name,
             shard.as_deref(),
-            self.shared.config.interval,
+            config.interval,
             Arc::clone(&self.write_stats),
         );
         loop {

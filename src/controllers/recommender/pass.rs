@@ -166,12 +166,11 @@ impl PassRunner {
                     .get(key)
                     .map(|registered| registered.summaries().to_vec())
                     .unwrap_or_default();
-                let dead_band = config.bounds_dead_band;
                 let change = state.unconfirmed.get(key).unwrap_or(&vpa.published_status).change(
                     &desired.conditions,
                     &desired.recommendation,
                     vpa.generation,
-                    dead_band,
+                    config.bounds_dead_band,
                 );
                 if change == StatusChange::Write {
                     summary.changed += 1;

@@ -205,17 +205,17 @@ impl UsageIngest {
         &self,
         sink: &mut (dyn FnMut(PodUsage) + Send),
     ) -> Result<UsageReport, UsageError> {
+        let config = &self.shared.config;
         let timeout_limit =
-            (self.shared.config.interval / 2).clamp(USAGE_TIMEOUT_LIMITS.0, USAGE_TIMEOUT_LIMITS.1);
-        match &self.shared.config.usage {
+            (config.interval / 2).clamp(USAGE_TIMEOUT_LIMITS.0, USAGE_TIMEOUT_LIMITS.1);
+        match &config.usage {
             UsageSource::Metrics => {
-                let namespaces =
-                    self.shared.config.scope.only.as_deref().map(|namespace| [namespace]);
+                let namespaces = config.scope.only.as_deref().map(|namespace| [namespace]);
                 let namespaces = namespaces.as_ref().map(<[&str; 1]>::as_slice);
                 fetch_usage(&self.client, namespaces, sink, timeout_limit).await
             }
             UsageSource::External(metrics) => {
-                let concurrency = self.shared.config.workers;
+                let concurrency = config.workers;
                 let pods = self.external_queries();
                 fetch_external_usage(&self.client, metrics, pods, concurrency, sink, timeout_limit)
                     .await
