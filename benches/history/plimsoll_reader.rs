@@ -165,10 +165,6 @@ impl Sink for HistorySink<'_> {
         self.bootstrap.add_batch(key, run, |vpa| fleet.start_history(vpa));
     }
 
-    fn abandon(&mut self, vpa: &ObjectKey) {
-        self.bootstrap.abandon(vpa);
-    }
-
     fn complete(&mut self, vpa: &ObjectKey) {
         if let Some(folding) = self.bootstrap.take_builder(vpa) {
             self.fleet.merge_history(vpa, folding, self.now);

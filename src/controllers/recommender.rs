@@ -11,8 +11,11 @@
 mod backends;
 mod checkpoint_saver;
 pub(crate) mod config;
+pub(crate) mod desired_status;
 mod explanations;
 mod history_loader;
+mod history_source;
+mod label_selection;
 mod leadership;
 mod node_clock_skew;
 mod object_metrics;
@@ -24,23 +27,18 @@ mod slow_history;
 pub(crate) mod state;
 mod status_source;
 mod storage_loader;
-mod targets;
+mod target_lookup;
 mod throttling;
 mod usage_ingest;
 mod watches;
 
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use anyhow::Result;
-use kube::Client;
-use plimsoll_storage::{Storage, prometheus::history::PrometheusHistory};
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -48,30 +46,43 @@ use tokio::{
 
 pub use self::pass::PassSummary;
 use self::{
-    config::RecommenderConfig, explanations::Explanations, history_loader::HistorySource,
-    object_metrics::RecommenderObjectMetrics, slow_history::SlowHistory, state::SharedState,
-    status_source::RecommendationStatusSource, watches::Watches,
+    checkpoint_saver::CheckpointSaver,
+    config::{RecommenderConfig, StorageChoice},
+    explanations::Explanations,
+    history_loader::HistoryLoader,
+    history_source::HistorySource,
+    leadership::{Leadership, history_progress},
+    object_metrics::RecommenderObjectMetrics,
+    oom_ingest::{ingest_ooms, init_oom_counters},
+    pass::PassRunner,
+    run_loop::RunLoop,
+    slow_history::SlowHistory,
+    state::SharedState,
+    status_source::RecommendationStatusSource,
+    storage_loader::StorageLoader,
+    target_lookup::TargetLookup,
+    throttling::run_throttling_queries,
+    usage_ingest::UsageIngest,
+    watches::{WatchStatuses, Watches},
 };
 use crate::{
     cluster::{
         cache::{controllers::ControllerCache, vpa_index::VpaIndex},
         clock::Clock,
-        leader::{Election, Fence, Term},
+        leader::{Election, Fence},
         target::{
             TargetResolver,
             scale::{CacheLifetimes, low_priority_refresh_gate},
         },
-        watch::WatchFactory,
-        write::{Permit, RateLimiter, StatusQueue, WriteStats},
+        write::{Permit, RateLimiter, StatusQueue},
     },
     controllers::runtime::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
-        liveness_thread::Liveness,
         loop_watchdog::LoopWatchdog,
         role_health::HealthReporter,
-        shutdown::{ShutdownToken, TaskGroup, Tasks},
+        shutdown::TaskGroup,
         traffic_metrics::{export_watch_metrics, export_write_metrics},
     },
     telemetry::{ApiTrafficMetrics, ObjectMetrics, RecommenderHealthMetrics, RecommenderMetrics},
@@ -86,47 +97,29 @@ const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// of ten minutes.
 const STABLE_TARGET_TTL_FACTOR: u32 = 3;
 
-/// All components of the recommender.
+/// The recommender: its parts, most of which run a loop each.
 pub struct Recommender {
-    config: RecommenderConfig,
-    clock: Clock,
-    client: Client,
-    liveness: Liveness,
-    watch_factory: WatchFactory,
-    state: SharedState,
+    shared: Arc<Shared>,
     watches: Watches,
-    controllers: Arc<ControllerCache>,
-    targets: TargetResolver,
-    storage: Arc<dyn Storage>,
+    loader: Arc<StorageLoader>,
     /// Prometheus history, if it is read in addition to checkpoints.
     history_source: Option<Arc<HistorySource>>,
-    /// The Prometheus server, if usage or history is read from one.
-    prometheus: Option<Arc<PrometheusHistory>>,
-    permit: Permit,
+    saver: Arc<CheckpointSaver>,
+    leadership: Arc<Leadership>,
     status_queue: StatusQueue,
+    explanations: Arc<Explanations>,
+    run_loop: Arc<RunLoop>,
+    traffic: ApiTrafficMetrics,
+    was_ready: AtomicBool,
+}
+
+/// What the parts of the recommender share.
+struct Shared {
+    config: RecommenderConfig,
+    clock: Clock,
+    state: SharedState,
     metrics: RecommenderMetrics,
     health: RecommenderHealthMetrics,
-    traffic: ApiTrafficMetrics,
-    write_stats: Arc<WriteStats>,
-    loop_watchdog: LoopWatchdog,
-    health_reporter: HealthReporter,
-    was_ready: AtomicBool,
-    /// Wakes the save loop before its interval ends.
-    save_trigger: Notify,
-    /// Number of pods without usage in the last response.
-    missing_pods: AtomicU64,
-    /// Explanations to be written as annotations of VPAs.
-    explanations: Explanations,
-    /// Signalled when a VPA appears whose history must be read.
-    history_wanted: Notify,
-    /// Signalled when a VPA appears whose target must be resolved.
-    target_wanted: Notify,
-    history_loaded: Notify,
-    /// Whether the last attempt to read history failed.
-    history_unreadable: AtomicBool,
-    /// The leader term in which the data stored by the previous leader was taken over.
-    takeover_term: watch::Sender<Option<Term>>,
-    passes: watch::Sender<(u64, PassSummary)>,
 }
 
 /// A running recommender.
@@ -149,76 +142,138 @@ impl Controller for Recommender {
         let registry = &mut context.registry;
         let metrics = RecommenderMetrics::new(registry);
         let health = RecommenderHealthMetrics::new(registry);
-        oom_ingest::init_oom_counters(&health);
-        let recommender = Self::from_context(config, context, metrics, health)?;
-        let source = Arc::new(RecommenderObjectMetrics(Arc::downgrade(&recommender)));
-        let cardinality = recommender.config.object_metrics;
-        context.registry.add_objects(ObjectMetrics::new(source, cardinality));
-        Ok(recommender)
+        init_oom_counters(&health);
+        let (client, clock) = (context.client.clone(), context.clock.clone());
+        let (liveness, write_stats) = (context.liveness.clone(), Arc::clone(&context.write_stats));
+        let prometheus = backends::open_prometheus(&config, &clock, &metrics, &health.prometheus)?;
+        let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
+        let state = new_state(&config);
+        let shared = Arc::new(Shared { config, clock, state, metrics, health });
+        let (config, shared) = (&shared.config, || Arc::clone(&shared));
+        let objects = Arc::new(RecommenderObjectMetrics(shared()));
+        registry.add_objects(ObjectMetrics::new(objects, config.object_metrics));
+        let history = prometheus.clone().filter(|_| config.storage == StorageChoice::Prometheus);
+        let new_source = |history| Arc::new(HistorySource { shared: shared(), history });
+        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
+        let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
+        let permit = Permit::new(fence, limiter.clone());
+        let statuses = Arc::new(WatchStatuses::new(config.cap_to_largest_node));
+        let controllers = Arc::new(ControllerCache::new());
+        // Statuses, checkpoints and the heartbeat go first.
+        let gate = low_priority_refresh_gate(limiter);
+        let lifetimes = CacheLifetimes {
+            max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
+            ..CacheLifetimes::default()
+        };
+        let (watches, cache) = (Arc::clone(&statuses), Arc::clone(&controllers));
+        let resolver = TargetResolver::new(client.clone(), cache, gate, lifetimes);
+        let targets = Arc::new(TargetLookup { shared: shared(), watches, resolver });
+        let loader = StorageLoader { shared: shared(), targets: Arc::clone(&targets), storage };
+        let loader = Arc::new(loader);
+        let leadership = Arc::new(Leadership {
+            shared: shared(),
+            liveness,
+            permit: permit.clone(),
+            write_stats: Arc::clone(&write_stats),
+            health_reporter: HealthReporter::new("recommender", config.interval),
+            takeover_term: watch::Sender::new(None),
+        });
+        let saver = Arc::new(CheckpointSaver {
+            shared: shared(),
+            client: client.clone(),
+            loader: Arc::clone(&loader),
+            leadership: Arc::clone(&leadership),
+            trigger: Notify::new(),
+        });
+        let explanations = Arc::<Explanations>::default();
+        let source = Arc::new(RecommendationStatusSource {
+            shared: shared(),
+            leadership: Arc::clone(&leadership),
+            explanations: Arc::clone(&explanations),
+        });
+        let status_queue =
+            StatusQueue::new(client.clone(), permit, config.workers, source, write_stats);
+        let usage = UsageIngest { shared: shared(), client: client.clone(), prometheus };
+        let pass = PassRunner {
+            shared: shared(),
+            targets,
+            usage: Arc::new(usage),
+            leadership: Arc::clone(&leadership),
+            status_queue: status_queue.clone(),
+            saver: Arc::clone(&saver),
+        };
+        let (watchdog, passes) = (LoopWatchdog::default(), watch::Sender::default());
+        let watch_factory = context.watch_factory.clone();
+        Ok(Arc::new(Self {
+            shared: shared(),
+            watches: Watches { statuses, shared: shared(), controllers, watch_factory, client },
+            loader,
+            history_source: history.map(new_source),
+            saver,
+            leadership,
+            status_queue,
+            explanations,
+            run_loop: Arc::new(RunLoop { pass, watchdog, passes }),
+            traffic: context.traffic.clone(),
+            was_ready: AtomicBool::new(false),
+        }))
     }
 
     fn log_start(&self, addresses: &[SocketAddr]) {
-        let (version, recommender) = (env!("CARGO_PKG_VERSION"), &*self.config.name);
-        let storage = self.storage.name();
+        let (version, recommender) = (env!("CARGO_PKG_VERSION"), &*self.shared.config.name);
+        let storage = self.loader.storage.name();
         tracing::info!(version, recommender, ?addresses, storage, "starting recommender");
     }
 
     fn election(&self) -> Option<Election> {
-        self.shard_election()
+        self.leadership.election()
     }
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
-        let recommender = Arc::clone(self);
-        tasks.until_end.spawn(|stop| async move {
-            recommender.status_queue.run(stop.cancelled()).await;
-        });
+        let status_queue = self.status_queue.clone();
+        tasks.until_end.spawn(|stop| async move { status_queue.run(stop.cancelled()).await });
         let workers = &mut tasks.workers;
-        self.watches.start(self, &workers.shutdown_token(), workers.tasks());
+        self.watches.start(&workers.shutdown_token(), workers.tasks());
         self.start_loops(workers);
     }
 
     /// OOM kills observed since the last pass are counted and saved, because no other process will observe them.
     async fn drain(&self, deadline: Instant) {
-        let now = self.clock.now();
-        self.ingest_ooms(now, true);
-        self.ingest_ooms(now, false);
-        if self.may_write() {
+        let now = self.shared.clock.now();
+        ingest_ooms(&self.shared, now, true);
+        ingest_ooms(&self.shared, now, false);
+        if self.leadership.may_write() {
             self.status_queue.drain(deadline).await;
-            self.save_all().await;
+            self.saver.save_all().await;
         }
     }
 
     fn refresh_metrics(&self) {
-        export_watch_metrics(&self.traffic, self.watches.all());
-        let (vpas, pods, unsaved, held, sources) = {
-            let core = self.state.lock();
+        let Shared { state, metrics, health, .. } = &*self.shared;
+        let statuses = &self.watches.statuses;
+        export_watch_metrics(&self.traffic, statuses.all());
+        {
+            let state = state.lock();
+            self.traffic.set_watch_objects(statuses.vpas.name(), state.index.vpa_count());
+            self.traffic.set_watch_objects(statuses.pods.name(), state.index.pod_count());
+            metrics.set_requests_read(state.index.request_sources());
+            health.set_history_state(history_progress(&state));
             // Read-only storage has no unsaved history.
-            let unsaved = self.storage.writer().map_or(0, |_| core.vpa_registry.unsaved_stats().0);
-            let held = core.vpa_registry.expired_count();
-            (
-                core.index.vpa_count(),
-                core.index.pod_count(),
-                unsaved,
-                held,
-                core.index.request_sources(),
-            )
-        };
-        self.traffic.set_watch_objects(self.watches.vpas.name(), vpas);
-        self.traffic.set_watch_objects(self.watches.pods.name(), pods);
-        self.metrics.set_requests_read(sources);
-        self.health.loop_metrics.set_leader(self.permit.fence().is_granted());
-        self.health.set_history_state(self.history_progress());
-        self.health.set_write_queue("status", self.status_queue.len());
-        self.health.set_write_queue("checkpoint", unsaved);
-        self.health.set_write_queue("checkpoint_held", held);
-        export_write_metrics(&self.traffic, &self.write_stats);
+            let writer = self.loader.storage.writer();
+            let unsaved = writer.map_or(0, |_| state.vpa_registry.unsaved_stats().0);
+            health.set_write_queue("checkpoint", unsaved);
+            health.set_write_queue("checkpoint_held", state.vpa_registry.expired_count());
+        }
+        health.set_write_queue("status", self.status_queue.len());
+        health.loop_metrics.set_leader(self.leadership.permit.fence().is_granted());
+        export_write_metrics(&self.traffic, &self.leadership.write_stats);
     }
 }
 
 impl Recommender {
     /// Number of passes so far, and the summary of the last one.
     pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
-        self.passes.subscribe()
+        self.run_loop.passes.subscribe()
     }
 
     /// Number of statuses waiting to be written.
@@ -228,104 +283,47 @@ impl Recommender {
 
     /// Number of VPAs whose history has changes that are not saved.
     pub fn unsaved(&self) -> usize {
-        self.state.lock().vpa_registry.unsaved_stats().0
+        self.shared.state.lock().vpa_registry.unsaved_stats().0
     }
 
-    fn start_loops(self: &Arc<Self>, workers: &mut TaskGroup) {
-        let this = || Arc::clone(self);
-        workers.spawn_cancellable(this().run_target_lookup_loop());
+    fn start_loops(&self, workers: &mut TaskGroup) {
+        let loader = || Arc::clone(&self.loader);
+        workers.spawn_cancellable(Arc::clone(&self.loader.targets).run());
         match &self.history_source {
             Some(source) => {
-                workers.spawn_cancellable(this().run_throttling_query_loop(Arc::clone(source)));
-                workers.spawn_cancellable(this().run_prometheus_load_loop(Arc::clone(source)));
+                let source = || Arc::clone(source);
+                workers.spawn_cancellable(run_throttling_queries(source()));
+                workers.spawn_cancellable(HistoryLoader::new(source(), loader()).run());
             }
-            None => workers.spawn_cancellable(this().run_storage_load_loop()),
+            None => workers.spawn_cancellable(loader().run()),
         }
-        workers.spawn_cancellable(this().run_save_loop());
-        workers.spawn_cancellable(this().run_takeover_loop());
-        workers.spawn_cancellable_on(self.liveness.runtime(), this().run_heartbeat_loop());
-        if self.config.compat == Compat::Plimsoll && !self.storage.is_in_cluster() {
-            let recommender = this();
-            workers.spawn_cancellable(async move {
-                let Self { explanations, client, config, storage, .. } = &*recommender;
-                let namespace = config.scope.only.as_deref();
-                explanations.check_allowed(client, namespace, storage.name()).await;
-            });
+        workers.spawn_cancellable(Arc::clone(&self.saver).run());
+        let leadership = || Arc::clone(&self.leadership);
+        let (saver, status_queue) = (Arc::clone(&self.saver), self.status_queue.clone());
+        workers.spawn_cancellable(leadership().run_takeover_loop(saver, status_queue));
+        let heartbeat = leadership().run_heartbeat_loop(self.passes());
+        workers.spawn_cancellable_on(self.leadership.liveness.runtime(), heartbeat);
+        let config = &self.shared.config;
+        if config.compat == Compat::Plimsoll && !self.loader.storage.is_in_cluster() {
+            let explanations = Arc::clone(&self.explanations);
+            let (client, namespace) = (self.watches.client.clone(), config.scope.only.clone());
+            let storage = self.loader.storage.name();
+            workers.spawn_cancellable(explanations.check_allowed(client, namespace, storage));
         }
-        workers.spawn_cancellable(this().run_loop());
+        workers.spawn_cancellable(Arc::clone(&self.run_loop).run());
     }
+}
 
-    fn from_context(
-        config: RecommenderConfig,
-        context: &ControllerContext,
-        metrics: RecommenderMetrics,
-        health: RecommenderHealthMetrics,
-    ) -> Result<Arc<Self>> {
-        let (client, clock) = (context.client.clone(), context.clock.clone());
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
-        let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
-        let permit = Permit::new(fence, limiter.clone());
-        let controllers = Arc::new(ControllerCache::new());
-        // Statuses, checkpoints and the heartbeat go first.
-        let gate = low_priority_refresh_gate(limiter);
-        let lifetimes = CacheLifetimes {
-            max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
-            ..CacheLifetimes::default()
-        };
-        let controllers_cache = Arc::clone(&controllers);
-        let targets = TargetResolver::new(client.clone(), controllers_cache, gate, lifetimes);
-        let prometheus = backends::open_prometheus(&config, &clock, &metrics, &health.prometheus)?;
-        let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
-        let history_source = backends::open_history_source(&config, prometheus.as_ref());
-        let index = VpaIndex::new(config.scope.clone(), &config.name);
-        let mut registry = VpaRegistry::new(config.settings.clone(), config.compat);
-        // Until the clock has been checked.
-        registry.keep_expired(true);
-        let state =
-            SharedState::new(index, registry, config.native_sidecars, config.cap_to_largest_node);
-        // Upstream does not report this.
-        if history_source.is_some() && config.compat == Compat::Plimsoll {
-            state.lock().slow_history = SlowHistory::with_threshold(config.interval);
-        }
-        let write_stats = Arc::clone(&context.write_stats);
-        let health_reporter = HealthReporter::new("recommender", config.interval);
-        Ok(Arc::new_cyclic(|weak| Self {
-            status_queue: StatusQueue::new(
-                client.clone(),
-                permit.clone(),
-                config.workers,
-                Arc::new(RecommendationStatusSource(weak.clone())),
-                Arc::clone(&write_stats),
-            ),
-            watches: Watches::new(config.cap_to_largest_node),
-            config,
-            clock,
-            client,
-            liveness: context.liveness.clone(),
-            watch_factory: context.watch_factory.clone(),
-            traffic: context.traffic.clone(),
-            state,
-            controllers,
-            targets,
-            storage,
-            history_source,
-            prometheus,
-            permit,
-            metrics,
-            health,
-            write_stats,
-            loop_watchdog: LoopWatchdog::default(),
-            health_reporter,
-            was_ready: AtomicBool::new(false),
-            save_trigger: Notify::new(),
-            missing_pods: AtomicU64::new(0),
-            explanations: Explanations::default(),
-            history_wanted: Notify::new(),
-            target_wanted: Notify::new(),
-            history_loaded: Notify::new(),
-            history_unreadable: AtomicBool::new(false),
-            takeover_term: watch::Sender::new(None),
-            passes: watch::Sender::new((0, PassSummary::default())),
-        }))
+fn new_state(config: &RecommenderConfig) -> SharedState {
+    let index = VpaIndex::new(config.scope.clone(), &config.name);
+    let mut registry = VpaRegistry::new(config.settings.clone(), config.compat);
+    // Until the clock has been checked.
+    registry.keep_expired(true);
+    let (native_sidecars, nodes) = (config.native_sidecars, config.cap_to_largest_node);
+    let state = SharedState::new(index, registry, native_sidecars, nodes);
+    // Upstream does not report this.
+    if config.storage == StorageChoice::Prometheus && config.compat == Compat::Plimsoll {
+        state.lock().slow_history = SlowHistory::with_threshold(config.interval);
     }
+    state
 }

@@ -306,19 +306,9 @@ fn complete_histories_count_while_others_are_still_loading() {
 }
 
 #[test]
-fn an_incomplete_history_does_not_count() {
+fn samples_of_another_workload_do_not_count() {
     let mut registry = pending_samples(WEIGHTINGS[0]);
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
-    let mut take = |at| {
-        let sample = cpu("pod-0", minute(at), Some(MINUTE), 0.5);
-        bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa))
-    };
-    assert_eq!((take(1), take(2)), (SampleResult::Accepted, SampleResult::Accepted));
-    bootstrap.abandon(&vpa());
     let sample = cpu("pod-0", minute(3), Some(MINUTE), 0.5);
-    let late = bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa));
-    assert_eq!((late, bootstrap.finish().count()), (SampleResult::Ignored, 0));
-    // Nor a sample of another workload.
     let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
     bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa));
     registry.set_owner(&vpa(), "apps/Deployment/web");

@@ -11,16 +11,13 @@ pub trait Sink: Send {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot);
     /// One observation. For each replica the CPU samples come in order of time, and so do its memory samples and
     /// OOM kills together: an OOM bump depends on the usage before it.
-    fn sample(&mut self, key: &ContainerKey, sample: Sample);
+    fn sample(&mut self, key: &ContainerKey, sample: Sample) {
+        let _ = (key, sample);
+    }
     /// Many observations of one container of a pod. Equivalent to calling `sample` for each, in this order; an
     /// implementation that receives millions of samples can look up the history once per batch.
     fn batch(&mut self, key: &ContainerKey, run: SampleBatch<'_>) {
         run.samples().for_each(|sample| self.sample(key, sample));
-    }
-    /// The history of this VPA cannot be loaded completely now. Discards what was received of it, and ignores the
-    /// rest of this load: a partial history must not pass for a complete one.
-    fn abandon(&mut self, vpa: &ObjectKey) {
-        let _ = vpa;
     }
     /// The history of this VPA has been passed on completely. Only backends that load single samples call it, once
     /// per VPA: without it, a history may be partial until the load has ended.

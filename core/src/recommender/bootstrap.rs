@@ -1,5 +1,4 @@
-//! Builds the histories of many VPAs from single samples while a load is running. A VPA whose samples did not all
-//! arrive is left out completely.
+//! Builds the histories of many VPAs from single samples while a load is running.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -25,7 +24,7 @@ pub struct HistoryBootstrap {
     now: Time,
     /// The index of each VPA in `builders`.
     builder_indices: HashMap<ObjectKey, usize>,
-    /// `None` for a VPA that is unknown, or whose history is incomplete.
+    /// `None` for a VPA that is unknown, or whose history is complete and was taken.
     builders: Vec<Option<HistoryBuilder>>,
     /// The VPA of the last sample and its index: the next sample is nearly always of the same VPA.
     last: Option<(ObjectKey, usize)>,
@@ -121,14 +120,6 @@ impl HistoryBootstrap {
             *builder = None;
         }
         self.last = None;
-    }
-
-    /// Leaves a VPA out because its history is incomplete.
-    pub fn abandon(&mut self, vpa: &ObjectKey) {
-        let index = self.builder_index(vpa, |_| None);
-        if let Some(builder) = self.builders.get_mut(index) {
-            *builder = None;
-        }
     }
 
     /// Returns the numbers of samples by result.

@@ -13,10 +13,7 @@ use plimsoll_storage::{
     },
 };
 
-use super::{
-    config::{RecommenderConfig, StorageChoice, UsageSource},
-    history_loader::HistorySource,
-};
+use super::config::{RecommenderConfig, StorageChoice, UsageSource};
 use crate::{
     cluster::clock::Clock,
     controllers::runtime::client_calls,
@@ -61,7 +58,16 @@ pub(super) fn open_storage(
         (StorageChoice::Prometheus, Some(history)) if !config.prometheus.has_fallback => {
             Ok(Arc::clone(history) as _)
         }
-        _ => Ok(Arc::new(open_checkpoints(config, client, clock))),
+        _ => {
+            let clock = clock.clone();
+            let options = CheckpointOptions {
+                namespace: config.scope.only.clone(),
+                write_annotations: config.compat == Compat::Plimsoll,
+                concurrency: config.workers,
+                ..CheckpointOptions::default()
+            };
+            Ok(Arc::new(CheckpointStorage::new(client.clone(), move || clock.now(), options)))
+        }
     }
 }
 
@@ -80,33 +86,4 @@ impl QueryObserver for RecommenderQueryMetrics {
         }
         self.calls.on_query(query);
     }
-}
-
-/// The Prometheus history, if it is configured as storage.
-pub(super) fn open_history_source(
-    config: &RecommenderConfig,
-    prometheus: Option<&Arc<PrometheusHistory>>,
-) -> Option<Arc<HistorySource>> {
-    let history = prometheus.filter(|_| config.storage == StorageChoice::Prometheus)?;
-    Some(Arc::new(HistorySource {
-        address: history.server().to_owned(),
-        history: Arc::clone(history),
-        history_length: config.prometheus.history_length,
-        has_fallback: config.prometheus.has_fallback,
-    }))
-}
-
-fn open_checkpoints(
-    config: &RecommenderConfig,
-    client: &Client,
-    clock: &Clock,
-) -> CheckpointStorage {
-    let clock = clock.clone();
-    let options = CheckpointOptions {
-        namespace: config.scope.only.clone(),
-        write_annotations: config.compat == Compat::Plimsoll,
-        concurrency: config.workers,
-        ..CheckpointOptions::default()
-    };
-    CheckpointStorage::new(client.clone(), move || clock.now(), options)
 }

@@ -1,24 +1,29 @@
 //! Saves changed histories, the most overdue first, and garbage-collects orphaned ones.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+use kube::Client;
 use plimsoll_core::{
-    history::Record,
+    history::{Record, SkippedRecord},
+    recommender::{
+        HistoryState,
+        system_clock_check::{ClockDoubt, ClockEvidence, StoredTimes, TOLERANCE},
+    },
     types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_storage::{Error, SaveReport, Writer};
-use tokio::time::timeout;
+use tokio::{sync::Notify, time::timeout};
 
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender, storage_loader::POLL_INTERVAL};
-use crate::cluster::{cache::deleted_vpas::deleted_vpas, server_time::server_time};
-use plimsoll_core::recommender::{
-    HistoryState,
-    system_clock_check::{ClockDoubt, ClockEvidence, StoredTimes, TOLERANCE},
+use super::{
+    MAX_BACKOFF, MIN_BACKOFF, Shared,
+    leadership::Leadership,
+    storage_loader::{POLL_INTERVAL, StorageLoader},
 };
+use crate::cluster::{cache::deleted_vpas::deleted_vpas, server_time::server_time};
 
 /// Number of VPAs per batch: their records are in memory until they are written, and an interrupted batch must be
 /// written again.
@@ -30,24 +35,34 @@ const MIN_GC_TIMEOUT: Duration = Duration::from_mins(1);
 /// Timeout of the final save: less than the default termination grace period of 30 seconds.
 const FINAL_SAVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Recommender {
-    /// Saves changed histories while this process is the leader.
-    pub(super) async fn run_save_loop(self: Arc<Self>) {
-        if self.storage.writer().is_none() {
+/// Saves histories while this process is the leader.
+pub(super) struct CheckpointSaver {
+    pub shared: Arc<Shared>,
+    pub client: Client,
+    pub loader: Arc<StorageLoader>,
+    pub leadership: Arc<Leadership>,
+    /// Wakes the loop before its interval ends.
+    pub trigger: Notify,
+}
+
+impl CheckpointSaver {
+    /// Saves changed histories, and collects garbage.
+    pub async fn run(self: Arc<Self>) {
+        if self.loader.storage.writer().is_none() {
             return;
         }
         let mut pause = MIN_BACKOFF;
-        let mut last_gc = self.clock.now();
-        let mut clock_check = ClockCheck::new(self.clock.now());
+        let Shared { config, clock, .. } = &*self.shared;
+        let mut last_gc = clock.now();
+        let mut clock_check = ClockCheck::new(clock.now());
         loop {
             // Either the trigger or the timeout.
-            let _ = timeout(POLL_INTERVAL, self.save_trigger.notified()).await;
-            if !self.may_write() {
+            let _ = timeout(POLL_INTERVAL, self.trigger.notified()).await;
+            if !self.leadership.may_write() {
                 continue;
             }
             self.check_clock(&mut clock_check).await;
-            let (age, limit) = (self.config.checkpoint_interval, self.config.checkpoints_timeout);
-            match self.save_due(age, limit).await {
+            match self.save_due(config.checkpoint_interval, config.checkpoints_timeout).await {
                 Ok(()) => pause = MIN_BACKOFF,
                 Err(error) => {
                     tracing::warn!(%error, "failed to save history; will retry");
@@ -56,8 +71,8 @@ impl Recommender {
                     // Collect garbage anyway: a single record may fail on every attempt.
                 }
             }
-            let now = self.clock.now();
-            let due = last_gc.later(self.config.checkpoints_gc_interval);
+            let now = clock.now();
+            let due = last_gc.later(config.checkpoints_gc_interval);
             if (now >= due || now < last_gc) && clock_check.doubt.is_none() {
                 last_gc = now;
                 self.collect_garbage().await;
@@ -68,10 +83,11 @@ impl Recommender {
     /// Checks whether the clock may be wrong, until that is settled. While it may be, no stored history is replaced
     /// or collected because it looks expired or is dated in the future.
     async fn check_clock(&self, check: &mut ClockCheck) {
+        let Shared { clock, state, .. } = &*self.shared;
         let stored = {
-            let mut state = self.state.lock();
+            let mut state = state.lock();
             // Records that expired by the previous clock may be valid after all.
-            if self.clock.is_wall() && check.clock_was_set(self.clock.now()) {
+            if clock.is_wall() && check.clock_was_set(clock.now()) {
                 state.vpa_registry.forget_expired_by_clock();
             }
             state.vpa_registry.stored_times()
@@ -80,12 +96,12 @@ impl Recommender {
             return;
         }
         // A test's clock is unrelated to the server's.
-        let server = if stored.needs_evidence() && self.clock.is_wall() {
+        let server = if stored.needs_evidence() && clock.is_wall() {
             server_time(&self.client).await
         } else {
             None
         };
-        let now = self.clock.now();
+        let now = clock.now();
         let evidence = ClockEvidence { now, running: check.started.elapsed(), server };
         let doubt = stored.doubt(evidence);
         let StoredTimes { usable, expired, in_future } = stored;
@@ -108,26 +124,28 @@ impl Recommender {
         }
         // Before any history was read there is no evidence.
         let keep = doubt.is_some() || stored == StoredTimes::default();
-        self.state.lock().vpa_registry.keep_expired(keep);
-        check.record(stored, doubt, StoredTimes::is_settled(evidence, doubt));
+        state.lock().vpa_registry.keep_expired(keep);
+        (check.stored, check.doubt) = (stored, doubt);
+        check.is_settled = StoredTimes::is_settled(evidence, doubt);
+        check.next_check = Instant::now() + CLOCK_CHECK_INTERVAL;
     }
 
     /// Saves VPAs whose last save is older than `age`, in batches, and starts no new batch after `limit`. A running
     /// batch is not interrupted, and each call completes at least one. Failed VPAs are retried by the next call,
     /// after all others.
     async fn save_due(&self, age: Duration, limit: Duration) -> Result<(), Error> {
+        let Shared { clock, state, health, .. } = &*self.shared;
         let started = Instant::now();
         let (mut attempted, mut failure) = (HashSet::new(), None);
         loop {
-            if !self.may_write() {
+            if !self.leadership.may_write() {
                 return Ok(());
             }
-            let now = self.clock.now();
-            let due =
-                self.state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &attempted);
+            let now = clock.now();
+            let due = state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &attempted);
             if due.is_empty() {
                 if !attempted.is_empty() && failure.is_none() {
-                    self.health.checkpoints_saved.with_labels([]).set_time(now);
+                    health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }
@@ -141,7 +159,7 @@ impl Recommender {
             if started.elapsed() > limit {
                 // The next call continues with the rest: a large cluster is saved over several calls.
                 if failure.is_none() {
-                    self.health.checkpoints_saved.with_labels([]).set_time(now);
+                    health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
             }
@@ -149,15 +167,15 @@ impl Recommender {
     }
 
     async fn save(&self, due: &[ObjectKey], now: Time) -> Result<SaveOutcome, Error> {
-        let Some(writer) = self.storage.writer() else { return Ok(SaveOutcome::Complete) };
+        let Some(writer) = self.loader.storage.writer() else { return Ok(SaveOutcome::Complete) };
         let records: Vec<Record> = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             due.iter().flat_map(|key| state.vpa_registry.records(key, now)).collect()
         };
-        let report = match writer.save(&records, &self.permit).await {
+        let report = match writer.save(&records, &self.leadership.permit).await {
             Ok(report) => report,
             Err(error) => {
-                let mut state = self.state.lock();
+                let mut state = self.shared.state.lock();
                 for key in due {
                     state.vpa_registry.mark_save_failed(key);
                 }
@@ -168,13 +186,12 @@ impl Recommender {
         if !report.stored_richer.is_empty() {
             let richer: HashSet<ObjectKey> =
                 report.stored_richer.iter().map(|key| key.vpa.clone()).collect();
-            let richer: Vec<ObjectKey> = richer.into_iter().collect();
-            self.adopt_stored_records(&richer).await?;
+            self.loader.adopt_stored_records(&richer).await?;
         }
         let Some(first) = report.failed.first() else { return Ok(SaveOutcome::Complete) };
         let message =
             format!("{} records failed, {}: {}", report.failed.len(), first.record, first.reason);
-        let error = Error::Unavailable { place: self.storage.name().into(), why: message };
+        let error = Error::Unavailable { place: self.loader.storage.name().into(), why: message };
         let all_failed = report.failed.len() == records.len();
         Ok(if all_failed { SaveOutcome::Failed(error) } else { SaveOutcome::Partial(error) })
     }
@@ -188,59 +205,46 @@ impl Recommender {
             ("refused", refused.len()),
             ("failed", failed.len()),
         ] {
-            self.health.count_checkpoints(outcome, count as u64);
+            self.shared.health.count_checkpoints(outcome, count as u64);
         }
-        let rejections: HashMap<&str, &str> =
-            refused.iter().map(|record| (&*record.record, &*record.reason)).collect();
+        let mut state = self.shared.state.lock();
+        for SkippedRecord { record, reason } in refused {
+            let refused = records.iter().find(|candidate| candidate.key.to_string() == *record);
+            // It is rejected on every attempt; log it only once.
+            if refused.is_some_and(|refused| state.vpa_registry.mark_rejected(&refused.key.vpa)) {
+                tracing::warn!(record, reason, "failed to save history: record was rejected");
+            }
+        }
         let failed: HashSet<&str> = failed.iter().map(|failed| &*failed.record).collect();
-        let mut state = self.state.lock();
-        if !rejections.is_empty() {
-            for record in records {
-                let record_key = record.key.to_string();
-                // It is rejected on every attempt; log it only once.
-                if let Some(reason) = rejections.get(&*record_key)
-                    && state.vpa_registry.mark_rejected(&record.key.vpa)
-                {
-                    tracing::warn!(
-                        record = record_key,
-                        reason,
-                        "failed to save history: record was rejected"
-                    );
-                }
-            }
-        }
-        let mut results: HashMap<&ObjectKey, (Vec<Arc<str>>, bool)> = HashMap::new();
-        for record in records {
-            let entry = results.entry(&record.key.vpa).or_default();
-            if !failed.is_empty() && failed.contains(&*record.key.to_string()) {
-                entry.1 = true;
-            } else {
-                entry.0.push(Arc::clone(&record.key.container));
-            }
-        }
         for key in due {
-            match results.get(key) {
-                Some((_, true)) => state.vpa_registry.mark_save_failed(key),
-                Some((containers, false)) => state.vpa_registry.mark_saved(key, containers, now),
-                None => state.vpa_registry.mark_saved(key, &[], now),
+            let of_vpa = || records.iter().filter(|record| record.key.vpa == *key);
+            if !failed.is_empty()
+                && of_vpa().any(|record| failed.contains(&*record.key.to_string()))
+            {
+                state.vpa_registry.mark_save_failed(key);
+            } else {
+                let saved: Vec<_> =
+                    of_vpa().map(|record| Arc::clone(&record.key.container)).collect();
+                state.vpa_registry.mark_saved(key, &saved, now);
             }
         }
     }
 
     /// Removes orphaned histories: those of deleted VPAs, and expired ones.
     async fn collect_garbage(&self) {
-        let Some(writer) = self.storage.writer() else { return };
+        let Some(writer) = self.loader.storage.writer() else { return };
         // While the watch fails, new VPAs are not known, and their histories would look orphaned.
-        if !self.watches.vpas.is_synced() || self.watches.vpas.is_failing() {
+        let vpas = &self.loader.targets.watches.vpas;
+        if !vpas.is_synced() || vpas.is_failing() {
             return;
         }
         // A timeout of its own, so that a slow save does not prevent the collection.
-        let limit = self.config.checkpoints_timeout.max(MIN_GC_TIMEOUT);
+        let limit = self.shared.config.checkpoints_timeout.max(MIN_GC_TIMEOUT);
         match timeout(limit, self.collect_orphans(writer)).await {
             Ok(Ok(removed)) => {
-                self.state.lock().vpa_registry.clear_stale_records();
+                self.shared.state.lock().vpa_registry.clear_stale_records();
                 if removed > 0 {
-                    self.health.count_checkpoints("collected", removed as u64);
+                    self.shared.health.count_checkpoints("collected", removed as u64);
                     tracing::info!(removed, "deleted orphaned histories");
                 }
             }
@@ -252,7 +256,7 @@ impl Recommender {
     async fn collect_orphans(&self, writer: &dyn Writer) -> Result<usize, Error> {
         let without_vpa = Mutex::new(HashSet::new());
         let expired = |key: &ContainerKey| {
-            let state = self.state.lock();
+            let state = self.shared.state.lock();
             if !state.index.scope().includes(&key.vpa.namespace) {
                 return false;
             }
@@ -270,25 +274,25 @@ impl Recommender {
                     && vpa.history().supersedes(&key.container)
             })
         };
-        let removed = writer.collect_garbage(&expired, &self.permit).await?;
+        let removed = writer.collect_garbage(&expired, &self.leadership.permit).await?;
         // The watch may lag behind and not know of new VPAs: verify with the API server that they are deleted.
         let keys = without_vpa.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let deleted = deleted_vpas(&self.client, self.permit.limiter(), keys).await;
+        let deleted = deleted_vpas(&self.client, self.leadership.permit.limiter(), keys).await;
         if deleted.is_empty() {
             return Ok(removed);
         }
         let orphaned = |key: &ContainerKey| {
-            deleted.contains(&key.vpa) && !self.state.lock().index.has_any_vpa(&key.vpa)
+            deleted.contains(&key.vpa) && !self.shared.state.lock().index.has_any_vpa(&key.vpa)
         };
-        Ok(removed + writer.collect_garbage(&orphaned, &self.permit).await?)
+        Ok(removed + writer.collect_garbage(&orphaned, &self.leadership.permit).await?)
     }
 
     /// Saves all unsaved history at shutdown.
-    pub(super) async fn save_all(&self) {
-        if !self.may_write() || self.storage.writer().is_none() {
+    pub async fn save_all(&self) {
+        if !self.leadership.may_write() || self.loader.storage.writer().is_none() {
             return;
         }
-        self.state.lock().vpa_registry.resume_saves();
+        self.shared.state.lock().vpa_registry.resume_saves();
         match timeout(FINAL_SAVE_TIMEOUT, self.save_due(Duration::ZERO, FINAL_SAVE_TIMEOUT)).await {
             Ok(Ok(())) => tracing::info!("saved history"),
             Ok(Err(error)) => tracing::warn!(%error, "failed to save the latest history"),
@@ -338,11 +342,6 @@ impl ClockCheck {
 
     fn is_due(&self, stored: StoredTimes) -> bool {
         !self.is_settled && (stored != self.stored || Instant::now() >= self.next_check)
-    }
-
-    fn record(&mut self, stored: StoredTimes, doubt: Option<ClockDoubt>, is_settled: bool) {
-        (self.stored, self.doubt, self.is_settled) = (stored, doubt, is_settled);
-        self.next_check = Instant::now() + CLOCK_CHECK_INTERVAL;
     }
 }
 

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -124,14 +124,19 @@ impl Explanations {
 
     /// Checks at startup whether VPA annotations may be written. If history is stored in the cluster, `plimsoll
     /// explain` reads it from there instead.
-    pub async fn check_allowed(&self, client: &Client, namespace: Option<&str>, storage: &str) {
+    pub async fn check_allowed(
+        self: Arc<Self>,
+        client: Client,
+        namespace: Option<String>,
+        storage: &str,
+    ) {
         let mut rule = AccessRule::new("patch", "autoscaling.k8s.io", "verticalpodautoscalers");
-        if let Some(namespace) = namespace {
+        if let Some(namespace) = &namespace {
             rule = rule.in_namespace(namespace);
         }
         let mut pause = MIN_BACKOFF;
         loop {
-            let reviews = check_access(client, std::slice::from_ref(&rule)).await;
+            let reviews = check_access(&client, std::slice::from_ref(&rule)).await;
             match reviews.into_iter().next() {
                 Some(AccessReview::Allowed) => {
                     self.enabled.store(true, Ordering::Relaxed);

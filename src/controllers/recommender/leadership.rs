@@ -1,40 +1,61 @@
 //! Leader election, taking over stored history as a new leader, and the heartbeat.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use plimsoll_core::{
+    recommender::{HistoryState, registry::VpaState},
+    types::{ObjectKey, Time, compat::Compat},
 };
+use tokio::sync::watch;
 
-use plimsoll_core::types::ObjectKey;
-
-use super::{MAX_BACKOFF, MIN_BACKOFF, Recommender};
+use super::{
+    MAX_BACKOFF, MIN_BACKOFF, Shared, checkpoint_saver::CheckpointSaver, pass::PassSummary,
+    state::RecommenderState, storage_loader::StorageLoader,
+};
 use crate::{
-    cluster::leader::{Election, Heartbeat, HeartbeatResult, election_rules},
-    controllers::runtime::liveness_thread,
+    cluster::{
+        leader::{Election, Heartbeat, HeartbeatResult, Term, election_rules},
+        write::{Permit, StatusQueue, WriteStats},
+    },
+    controllers::runtime::{
+        liveness_thread::{self, Liveness},
+        role_health::HealthReporter,
+    },
     telemetry::HistoryState as Progress,
 };
-use plimsoll_core::{recommender::HistoryState, types::compat::Compat};
 
 /// A VPA without samples for this long counts as stale.
 const STALE_AFTER: Duration = Duration::from_mins(15);
 
-impl Recommender {
+/// Whether this process may write, and the Leases that tell others.
+pub(super) struct Leadership {
+    pub shared: Arc<Shared>,
+    pub liveness: Liveness,
+    pub permit: Permit,
+    pub write_stats: Arc<WriteStats>,
+    pub health_reporter: HealthReporter,
+    /// The leader term in which the data stored by the previous leader was taken over.
+    pub takeover_term: watch::Sender<Option<Term>>,
+}
+
+impl Leadership {
     /// Whether this process is the leader and has taken over the stored history.
-    pub(super) fn may_write(&self) -> bool {
+    pub fn may_write(&self) -> bool {
         let term = self.permit.fence().term();
         term.is_some() && *self.takeover_term.borrow() == term
     }
 
-    pub(super) fn shard_election(&self) -> Option<Election> {
-        let config = &self.config.election;
+    /// The leader election of the shard; `None` if it is disabled.
+    pub fn election(&self) -> Option<Election> {
+        let config = &self.shared.config.election;
         if !config.enabled {
             return None;
         }
-        let options = config.options(match self.config.scope.shard {
+        let options = config.options(match self.shared.config.scope.shard {
             Some(shard) => format!("{}-{}-of-{}", config.name, shard.index, shard.count),
             None => config.name.clone(),
         });
-        let (health, compat) = (self.health_reporter.clone(), self.config.compat);
+        let (health, compat) = (self.health_reporter.clone(), self.shared.config.compat);
         let election = Election::new(
             self.liveness.client(),
             options,
@@ -46,39 +67,44 @@ impl Recommender {
     }
 
     /// Updates the reported health after a pass.
-    pub(super) fn update_health(&self) {
-        let now = self.clock.now();
-        let (objects, stale) = {
-            let shared = self.state.lock();
-            let stale = shared
-                .vpa_registry
-                .states()
-                .filter(|vpa| vpa.last_sample().is_some_and(|at| now > at.later(STALE_AFTER)));
-            (shared.vpa_registry.len(), stale.count())
+    pub fn update_health(&self) {
+        let now = self.shared.clock.now();
+        let (objects, stale, history) = {
+            let state = self.shared.state.lock();
+            let is_stale = |at: Time| now > at.later(STALE_AFTER);
+            let last_samples = state.vpa_registry.states().map(VpaState::last_sample);
+            let stale = last_samples.filter(|at| at.is_some_and(is_stale)).count();
+            (state.vpa_registry.len(), stale, history_progress(&state).as_str().to_owned())
         };
-        let history = self.history_progress().as_str().to_owned();
         let mut health = self.health_reporter.lock();
         (health.objects, health.stale) = (objects as u64, stale as u64);
         (health.last_pass, health.history) = (Some(now), Some(history));
     }
 
     /// On every leader term, takes over stored history before this process writes anything.
-    pub(super) async fn run_takeover_loop(self: Arc<Self>) {
+    pub async fn run_takeover_loop(
+        self: Arc<Self>,
+        saver: Arc<CheckpointSaver>,
+        status_queue: StatusQueue,
+    ) {
         loop {
             let term = self.permit.fence().acquired().await;
-            if self.config.election.enabled {
+            if self.shared.config.election.enabled {
                 tracing::info!(
                     "started leading; taking over stored history before the first write"
                 );
                 tokio::select! {
                     // What was read is outdated once another process may have been the leader.
                     () = self.permit.fence().revoked(term) => continue,
-                    () = self.take_over_stored_histories() => {}
+                    () = take_over_stored_histories(&saver.loader) => {}
                 }
             }
             self.takeover_term.send_replace(Some(term));
-            self.enqueue_all_statuses();
-            self.save_trigger.notify_one();
+            // The previous leader may have left some unwritten.
+            let keys: Vec<ObjectKey> =
+                self.shared.state.lock().vpa_registry.keys_after(None).cloned().collect();
+            keys.into_iter().for_each(|key| status_queue.push(key, None));
+            saver.trigger.notify_one();
             // Shutdown ends this task here, because the last writes belong to the same term.
             self.permit.fence().revoked(term).await;
             self.takeover_term.send_replace(None);
@@ -86,55 +112,27 @@ impl Recommender {
         }
     }
 
-    /// Takes over stored history, retrying until it succeeds.
-    async fn take_over_stored_histories(&self) {
-        let mut pause = MIN_BACKOFF;
-        loop {
-            let keys: Vec<ObjectKey> = {
-                let state = self.state.lock();
-                let is_loaded = |key: &&ObjectKey| {
-                    let vpa = state.vpa_registry.get(key);
-                    vpa.is_some_and(|vpa| vpa.state() == HistoryState::Loaded)
-                };
-                state.vpa_registry.keys_after(None).filter(is_loaded).cloned().collect()
-            };
-            if keys.is_empty() {
-                return;
-            }
-            let Err(error) = self.adopt_stored_records(&keys).await else { return };
-            tracing::warn!(%error, "failed to take over stored history; writes are paused until it succeeds");
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(MAX_BACKOFF);
-        }
-    }
-
-    /// Queues all statuses: the previous leader may have left some unwritten.
-    fn enqueue_all_statuses(&self) {
-        let keys: Vec<ObjectKey> =
-            self.state.lock().vpa_registry.keys_after(None).cloned().collect();
-        for key in keys {
-            self.status_queue.push(key, None);
-        }
-    }
-
     /// Renews the heartbeat after each pass, so that the updater knows that recommendations are current.
-    pub(super) async fn run_heartbeat_loop(self: Arc<Self>) {
-        if self.config.compat == Compat::Upstream {
+    pub async fn run_heartbeat_loop(
+        self: Arc<Self>,
+        mut passes: watch::Receiver<(u64, PassSummary)>,
+    ) {
+        let config = &self.shared.config;
+        if config.compat == Compat::Upstream {
             return;
         }
-        let shard = self.config.scope.shard.map(|shard| format!("{}/{}", shard.index, shard.count));
+        let shard = config.scope.shard.map(|shard| format!("{}/{}", shard.index, shard.count));
         let (client, permit) =
             (self.liveness.client(), liveness_thread::without_rate_limit(&self.permit));
         let heartbeat = Heartbeat::new(
             client,
-            &self.config.election.namespace,
+            &config.election.namespace,
             &election_rules::identity(),
-            &self.config.name,
+            &config.name,
             shard.as_deref(),
-            self.config.interval,
+            config.interval,
             Arc::clone(&self.write_stats),
         );
-        let mut passes = self.passes.subscribe();
         loop {
             if passes.changed().await.is_err() {
                 return;
@@ -149,11 +147,7 @@ impl Recommender {
             };
             match heartbeat.renew(&permit, vpas, &history).await {
                 Ok(HeartbeatResult::Forbidden) => return,
-                Ok(
-                    HeartbeatResult::AccessUnknown
-                    | HeartbeatResult::Renewed
-                    | HeartbeatResult::Created,
-                ) => {}
+                Ok(_) => {}
                 Err(error) => {
                     let lease = heartbeat.lease_name();
                     tracing::warn!(lease, %error, "failed to renew heartbeat");
@@ -161,23 +155,44 @@ impl Recommender {
             }
         }
     }
+}
 
-    /// Progress of loading history, over all VPAs: the worst state of any VPA, or `Absent` if none has stored
-    /// history.
-    pub(super) fn history_progress(&self) -> Progress {
-        let state = self.state.lock();
-        let (mut waiting, mut missing, mut stored) = (false, false, state.vpa_registry.is_empty());
-        for vpa in state.vpa_registry.states() {
-            waiting |= vpa.state() == HistoryState::Waiting;
-            missing |= vpa.state() == HistoryState::Missing;
-            stored |= vpa.is_stored();
+/// Takes over stored history, retrying until it succeeds.
+async fn take_over_stored_histories(loader: &StorageLoader) {
+    let mut pause = MIN_BACKOFF;
+    loop {
+        let keys: HashSet<ObjectKey> = {
+            let state = loader.shared.state.lock();
+            let is_loaded = |key: &&ObjectKey| {
+                let vpa = state.vpa_registry.get(key);
+                vpa.is_some_and(|vpa| vpa.state() == HistoryState::Loaded)
+            };
+            state.vpa_registry.keys_after(None).filter(is_loaded).cloned().collect()
+        };
+        if keys.is_empty() {
+            return;
         }
-        match (waiting, missing) {
-            (_, true) => Progress::Failed,
-            (true, false) if self.history_unreadable.load(Ordering::Acquire) => Progress::Failed,
-            (true, false) => Progress::Loading,
-            (false, false) if stored => Progress::Loaded,
-            (false, false) => Progress::Absent,
-        }
+        let Err(error) = loader.adopt_stored_records(&keys).await else { return };
+        tracing::warn!(%error, "failed to take over stored history; writes are paused until it succeeds");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(MAX_BACKOFF);
+    }
+}
+
+/// Progress of loading history, over all VPAs: the worst state of any VPA, or `Absent` if none has stored
+/// history.
+pub(super) fn history_progress(state: &RecommenderState) -> Progress {
+    let (mut waiting, mut missing, mut stored) = (false, false, state.vpa_registry.is_empty());
+    for vpa in state.vpa_registry.states() {
+        waiting |= vpa.state() == HistoryState::Waiting;
+        missing |= vpa.state() == HistoryState::Missing;
+        stored |= vpa.is_stored();
+    }
+    match (waiting, missing) {
+        (_, true) => Progress::Failed,
+        (true, false) if state.history_unreadable => Progress::Failed,
+        (true, false) => Progress::Loading,
+        (false, false) if stored => Progress::Loaded,
+        (false, false) => Progress::Absent,
     }
 }

@@ -1,21 +1,22 @@
 //! Metrics of VPAs and containers, read from the state page by page at each scrape.
 
-use std::sync::Weak;
+use std::sync::Arc;
 
-use plimsoll_core::types::ObjectKey;
+use plimsoll_core::{
+    recommender::{HistoryState, estimate::Resource},
+    types::{
+        ObjectKey,
+        units::{Bytes, MilliCpu},
+    },
+};
 
-use super::Recommender;
+use super::Shared;
 use crate::telemetry::{
     ContainerRow, HistoryState as Progress, PodRequests, VpaMetricsSource, VpaRow,
     objects::PAGE_SIZE,
 };
-use plimsoll_core::{
-    recommender::{HistoryState, estimate::Resource},
-    types::units::{Bytes, MilliCpu},
-};
 
-#[derive(Debug)]
-pub struct RecommenderObjectMetrics(pub Weak<Recommender>);
+pub(super) struct RecommenderObjectMetrics(pub Arc<Shared>);
 
 impl VpaMetricsSource for RecommenderObjectMetrics {
     fn vpas(
@@ -23,9 +24,8 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
         after: Option<&ObjectKey>,
         visit: &mut dyn FnMut(VpaRow<'_>),
     ) -> Option<ObjectKey> {
-        let role = self.0.upgrade()?;
-        let now = role.clock.now();
-        let state = role.state.lock();
+        let now = self.0.clock.now();
+        let state = self.0.state.lock();
         let mut last = None;
         for key in state.vpa_registry.keys_after(after).take(PAGE_SIZE) {
             last = Some(key.clone());
@@ -56,8 +56,7 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
         after: Option<&ObjectKey>,
         visit: &mut dyn FnMut(ContainerRow<'_>),
     ) -> Option<ObjectKey> {
-        let role = self.0.upgrade()?;
-        let state = role.state.lock();
+        let state = self.0.state.lock();
         let mut last = None;
         for key in state.vpa_registry.keys_after(after).take(PAGE_SIZE) {
             last = Some(key.clone());

@@ -2,15 +2,17 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use plimsoll_core::types::{ObjectKey, Time};
+use plimsoll_core::{
+    recommender::{estimate::Resource, registry::OomResult},
+    types::{ObjectKey, Time},
+};
 use strum::VariantNames as _;
 
-use super::{Recommender, state::RecommenderState};
+use super::{Shared, state::RecommenderState, usage_ingest::observe_quality};
 use crate::{
     cluster::cache::recommender_pod::{ObservedOomKill, OomKillSource},
     telemetry::RecommenderHealthMetrics,
 };
-use plimsoll_core::recommender::{estimate::Resource, registry::OomResult};
 
 /// Maximum number of pending OOM kills per container: the history of its VPA may be unavailable for days.
 const MAX_PENDING_OOMS: usize = 64;
@@ -27,85 +29,82 @@ pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
     }
 }
 
-impl Recommender {
-    /// Ingests observed OOM kills: with `first_sight` those that a new pod had when first observed, before its first
-    /// samples; otherwise the others, after the samples. Kills whose history is not loaded yet stay pending.
-    pub(super) fn ingest_ooms(&self, now: Time, first_sight: bool) -> u64 {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let (mut counted, mut pending) = (0, Vec::new());
-        for kill in state.index.take_oom_kills() {
-            if (kill.source == OomKillSource::FirstObserved) != first_sight {
-                state.index.add_oom_kill(kill);
-                continue;
-            }
-            counted += self.ingest_oom(state, kill, &mut pending, now);
-        }
-        for source in drop_oldest_pending(&mut pending) {
-            self.health.count_oom_kills(source.name(), DROPPED, 1);
-        }
-        for kill in pending {
+/// Ingests observed OOM kills: with `first_sight` those that a new pod had when first observed, before its first
+/// samples; otherwise the others, after the samples. Kills whose history is not loaded yet stay pending.
+pub(super) fn ingest_ooms(shared: &Shared, now: Time, first_sight: bool) -> u64 {
+    let mut state = shared.state.lock();
+    let state = &mut *state;
+    let (mut counted, mut pending) = (0, Vec::new());
+    for kill in state.index.take_oom_kills() {
+        if (kill.source == OomKillSource::FirstObserved) != first_sight {
             state.index.add_oom_kill(kill);
+            continue;
         }
-        counted
+        counted += ingest_oom(shared, state, kill, &mut pending, now);
     }
+    for source in drop_oldest_pending(&mut pending) {
+        shared.health.count_oom_kills(source.name(), DROPPED, 1);
+    }
+    for kill in pending {
+        state.index.add_oom_kill(kill);
+    }
+    counted
+}
 
-    fn ingest_oom(
-        &self,
-        state: &mut RecommenderState,
-        kill: ObservedOomKill,
-        pending: &mut Vec<ObservedOomKill>,
-        now: Time,
-    ) -> u64 {
-        let source = kill.source.name();
-        let mut vpas = kill.vpas.clone();
-        if let Some((pod, current_vpas)) = state.index.pod(&kill.namespace, &kill.pod) {
-            let container_type =
-                pod.container(&kill.container).map(|container| container.container_type);
-            if container_type.is_some_and(|container_type| !state.counts_usage(container_type)) {
-                return 0;
-            }
-            if vpas.is_empty() {
-                vpas = current_vpas.to_vec();
-            } else {
-                // The VPAs may have changed while the kill was pending.
-                vpas.retain(|name| current_vpas.contains(name));
-            }
+fn ingest_oom(
+    shared: &Shared,
+    state: &mut RecommenderState,
+    kill: ObservedOomKill,
+    pending: &mut Vec<ObservedOomKill>,
+    now: Time,
+) -> u64 {
+    let source = kill.source.name();
+    let mut vpas = kill.vpas.clone();
+    if let Some((pod, current_vpas)) = state.index.pod(&kill.namespace, &kill.pod) {
+        let container_type =
+            pod.container(&kill.container).map(|container| container.container_type);
+        if container_type.is_some_and(|container_type| !state.counts_usage(container_type)) {
+            return 0;
         }
-        let key = |name: &Arc<str>| ObjectKey::new(Arc::clone(&kill.namespace), Arc::clone(name));
-        let (waiting, ready): (Vec<_>, Vec<_>) =
-            vpas.into_iter().partition(|name| state.is_waiting_for_history(&key(name)));
-        let mut counted = 0;
-        for key in ready.iter().map(key) {
-            let (pod, container) = (&*kill.pod, &*kill.container);
-            let (container_id, oom) = ((pod, container), (kill.at, kill.kill));
-            let outcome = match kill.source {
-                OomKillSource::FirstObserved => {
-                    state.vpa_registry.add_oom_at_first_sight(&key, container_id, oom, now)
-                }
-                OomKillSource::PodUpdate => {
-                    state.vpa_registry.add_oom(&key, container_id, oom, false, now)
-                }
-                OomKillSource::Eviction => {
-                    state.vpa_registry.add_oom(&key, container_id, oom, true, now)
-                }
-            };
-            self.health.count_oom_kills(source, outcome.as_str(), 1);
-            if let OomResult::Counted(credit) = outcome {
-                counted += 1;
-                let request = kill.kill.request.0;
-                let (at, vpa) = (kill.at, &key);
-                tracing::info!(%vpa, pod, container, %at, request, source, "counted OOM kill");
-                // As in upstream, the credited usage is compared, not the actual usage.
-                let used = credit.as_f64();
-                self.observe_quality(state, &key, container, Resource::Memory, true, used);
-            }
+        if vpas.is_empty() {
+            vpas = current_vpas.to_vec();
+        } else {
+            // The VPAs may have changed while the kill was pending.
+            vpas.retain(|name| current_vpas.contains(name));
         }
-        if !waiting.is_empty() {
-            pending.push(ObservedOomKill { vpas: waiting, ..kill });
-        }
-        counted
     }
+    let key = |name: &Arc<str>| ObjectKey::new(Arc::clone(&kill.namespace), Arc::clone(name));
+    let (waiting, ready): (Vec<_>, Vec<_>) =
+        vpas.into_iter().partition(|name| state.is_waiting_for_history(&key(name)));
+    let mut counted = 0;
+    for key in ready.iter().map(key) {
+        let (pod, container) = (&*kill.pod, &*kill.container);
+        let (container_id, oom) = ((pod, container), (kill.at, kill.kill));
+        let outcome = match kill.source {
+            OomKillSource::FirstObserved => {
+                state.vpa_registry.add_oom_at_first_sight(&key, container_id, oom, now)
+            }
+            OomKillSource::PodUpdate | OomKillSource::Eviction => {
+                let is_eviction = kill.source == OomKillSource::Eviction;
+                state.vpa_registry.add_oom(&key, container_id, oom, is_eviction, now)
+            }
+        };
+        shared.health.count_oom_kills(source, outcome.as_str(), 1);
+        if let OomResult::Counted(credit) = outcome {
+            counted += 1;
+            let request = kill.kill.request.0;
+            let (at, vpa) = (kill.at, &key);
+            tracing::info!(%vpa, pod, container, %at, request, source, "counted OOM kill");
+            // As in upstream, the credited usage is compared, not the actual usage.
+            let used = credit.as_f64();
+            let memory = Resource::Memory;
+            observe_quality(&shared.metrics, state, &key, container, memory, true, used);
+        }
+    }
+    if !waiting.is_empty() {
+        pending.push(ObservedOomKill { vpas: waiting, ..kill });
+    }
+    counted
 }
 
 /// Drops the oldest pending kills of each container above the limit: the newest have the most weight. Returns the

@@ -7,22 +7,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-use plimsoll_core::types::{ObjectKey, Time};
-use tokio::task::JoinSet;
-
-use super::{
-    Recommender, node_clock_skew::NodeClockSkew, state::RecommenderState, usage_ingest::UsageRead,
-};
-use crate::{
-    cluster::cache::vpa_index::TargetState,
-    telemetry::{RecommendationChange, VpaTraits},
-};
 use plimsoll_core::{
     api::vpa::UpdateMode,
     recommender::{
         RecommendationSummary, estimate::Resource, published_status::StatusChange,
         registry::VpaState,
     },
+    types::{ObjectKey, Time},
+};
+
+use super::{
+    Shared,
+    checkpoint_saver::CheckpointSaver,
+    desired_status::{DesiredStatus, history_pending_conditions},
+    leadership::Leadership,
+    oom_ingest::ingest_ooms,
+    state::RecommenderState,
+    target_lookup::TargetLookup,
+    usage_ingest::{UsageIngest, UsageReads},
+};
+use crate::{
+    cluster::{cache::vpa_index::TargetState, write::StatusQueue},
+    telemetry::{RecommendationChange, VpaTraits},
 };
 
 /// Minimum interval between checks for expired histories.
@@ -33,15 +39,12 @@ const MAX_CLOCK_JUMP: Duration = Duration::from_hours(6);
 
 /// State that is kept between passes.
 #[derive(Debug, Default)]
-pub struct PassState {
+pub(super) struct PassState {
     last_expiry: Option<Time>,
     last_pass: Option<Time>,
     /// VPAs that have had no recommendation for long; each is logged once.
     without_recommendation: HashSet<ObjectKey>,
-    /// A usage read that is still running after its pass ended.
-    pub(super) usage_reads: JoinSet<UsageRead>,
-    /// Nodes whose clocks are ahead; each is logged once.
-    pub(super) node_clock_skew: NodeClockSkew,
+    usage_reads: UsageReads,
     last_reminder: Option<Time>,
 }
 
@@ -60,58 +63,49 @@ pub struct PassSummary {
     pub changed: usize,
 }
 
-impl Recommender {
-    pub(super) async fn pass(self: &Arc<Self>, passes: &mut PassState) -> PassSummary {
+/// Runs passes.
+pub(super) struct PassRunner {
+    pub shared: Arc<Shared>,
+    pub targets: Arc<TargetLookup>,
+    pub usage: Arc<UsageIngest>,
+    pub leadership: Arc<Leadership>,
+    pub status_queue: StatusQueue,
+    pub saver: Arc<CheckpointSaver>,
+}
+
+impl PassRunner {
+    pub async fn run(&self, passes: &mut PassState) -> PassSummary {
         let started = Instant::now();
         let mut summary = PassSummary::default();
-        self.timed("LoadVPAs", || self.resolve_watched_targets());
+        self.timed("LoadVPAs", || self.targets.resolve_watched());
         self.timed("LoadPods", || {
-            let now = self.clock.now();
-            self.register_containers(now);
-            summary.kills += self.ingest_ooms(now, true);
+            let now = self.shared.clock.now();
+            self.shared.state.for_each_page(|state, page| {
+                page.iter().for_each(|key| state.register_containers(key, now));
+            });
+            summary.kills += ingest_ooms(&self.shared, now, true);
         });
         let step = Instant::now();
-        self.ingest_usage(passes, &mut summary).await;
-        summary.kills += self.ingest_ooms(self.clock.now(), false);
-        self.metrics.steps.with_labels(["LoadMetrics"]).observe_duration(step.elapsed());
+        passes.usage_reads.ingest(&self.usage, &mut summary).await;
+        summary.kills += ingest_ooms(&self.shared, self.shared.clock.now(), false);
+        self.shared.metrics.steps.with_labels(["LoadMetrics"]).observe_duration(step.elapsed());
         self.timed("DeleteRemovedPods", || self.forget_deleted_pods());
         self.timed("UpdateVPAs", || self.decide(passes, &mut summary));
-        self.timed("MaintainCheckpoints", || self.save_trigger.notify_one());
+        self.timed("MaintainCheckpoints", || self.saver.trigger.notify_one());
         self.timed("GarbageCollect", || self.forget_expired(passes));
-        self.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
+        self.shared.metrics.steps.with_labels(["total"]).observe_duration(started.elapsed());
         summary
     }
 
     fn timed(&self, step: &'static str, work: impl FnOnce()) {
         let started = Instant::now();
         work();
-        self.metrics.steps.with_labels([step]).observe_duration(started.elapsed());
-    }
-
-    /// Resolves targets from the watch caches, without requests.
-    pub(super) fn resolve_watched_targets(&self) {
-        self.state.for_each_page(|state, page| {
-            for key in page {
-                let Some(vpa) = state.index.vpa(key) else { continue };
-                let resolved = self.targets.resolve_known(&key.namespace, &vpa.target_ref);
-                if let Ok(outcome) = resolved {
-                    state.set_target(key, outcome);
-                }
-            }
-        });
-    }
-
-    fn register_containers(&self, now: Time) {
-        self.state.for_each_page(|state, page| {
-            for key in page {
-                state.register_containers(key, now);
-            }
-        });
+        self.shared.metrics.steps.with_labels([step]).observe_duration(started.elapsed());
     }
 
     fn forget_deleted_pods(&self) {
-        let now = self.clock.now();
-        self.state.for_each_page(|state, page| {
+        let now = self.shared.clock.now();
+        self.shared.state.for_each_page(|state, page| {
             for key in page {
                 // Loading a history may still add pods, so wait for it, unless it has grown too large.
                 let is_crowded =
@@ -127,17 +121,17 @@ impl Recommender {
 
     /// Computes the recommendation of every VPA, and queues the statuses to write.
     fn decide(&self, passes: &mut PassState, summary: &mut PassSummary) {
-        let config = &self.config;
+        let config = &self.shared.config;
         let mut counts = Vec::new();
-        let may_write = self.may_write();
-        self.state.lock().update_node_capacity(config.pod_cap);
-        self.state.for_each_page(|state, page| {
-            let now = self.clock.now();
+        let may_write = self.leadership.may_write();
+        self.shared.state.lock().update_node_capacity(config.pod_cap);
+        self.shared.state.for_each_page(|state, page| {
+            let now = self.shared.clock.now();
             for key in page {
                 if state.is_waiting_for_history(key) {
                     state.slow_history.record_waiting(key, now);
                 }
-                let desired = state.desired_status(key, now);
+                let desired = DesiredStatus::new(state, key, now);
                 let Some(vpa) = state.index.vpa(key) else { continue };
                 let mode = vpa.mode;
                 let pods = vpa.pod_count();
@@ -151,7 +145,7 @@ impl Recommender {
                     ),
                 };
                 let Some(desired) = desired else {
-                    let conditions = state.history_pending_conditions(key, now);
+                    let conditions = history_pending_conditions(state, key, now);
                     let last_status = state
                         .unconfirmed
                         .get(key)
@@ -172,12 +166,11 @@ impl Recommender {
                     .get(key)
                     .map(|registered| registered.summaries().to_vec())
                     .unwrap_or_default();
-                let dead_band = config.bounds_dead_band;
                 let change = state.unconfirmed.get(key).unwrap_or(&vpa.published_status).change(
                     &desired.conditions,
                     &desired.recommendation,
                     vpa.generation,
-                    dead_band,
+                    config.bounds_dead_band,
                 );
                 if change == StatusChange::Write {
                     summary.changed += 1;
@@ -188,21 +181,21 @@ impl Recommender {
                 if let Some(latency) =
                     state.vpa_registry.store_summary(key, &desired.recommendation, now)
                 {
-                    self.metrics.latency.observe_duration(latency);
+                    self.shared.metrics.latency.observe_duration(latency);
                 }
                 self.observe_changes(state, key, &old, mode.map(UpdateMode::as_str), pods);
                 warn_no_recommendation(passes, state, key, now);
             }
         });
-        let mut state = self.state.lock();
+        let mut state = self.shared.state.lock();
         let mut slow_history = std::mem::take(&mut state.slow_history);
         slow_history.retain(|key| state.is_waiting_for_history(key));
         state.slow_history = slow_history;
         passes.without_recommendation.retain(|key| state.vpa_registry.get(key).is_some());
-        self.metrics.states.set(state.vpa_registry.containers() as f64);
+        self.shared.metrics.states.set(state.vpa_registry.containers() as f64);
         drop(state);
-        log_no_recommendation_reminder(passes, self.clock.now());
-        self.metrics.set_vpa_counts(counts);
+        log_no_recommendation_reminder(passes, self.shared.clock.now());
+        self.shared.metrics.set_vpa_counts(counts);
     }
 
     fn observe_changes(
@@ -221,7 +214,7 @@ impl Recommender {
                 let Some((old, new)) = both.map(|(old, new)| (old.uncapped, new.uncapped)) else {
                     continue;
                 };
-                self.metrics.quality.observe_change(&RecommendationChange {
+                self.shared.metrics.quality.observe_change(&RecommendationChange {
                     update_mode,
                     resource,
                     old,
@@ -233,7 +226,7 @@ impl Recommender {
     }
 
     fn forget_expired(&self, passes: &mut PassState) {
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         let last_pass = passes.last_pass.replace(now);
         if last_pass.is_some_and(|last| now > last.later(MAX_CLOCK_JUMP)) {
             tracing::warn!(at = %now, "clock jumped forward; not expiring histories for an hour");
@@ -245,7 +238,7 @@ impl Recommender {
         });
         if due {
             passes.last_expiry = Some(now);
-            let expired = self.state.lock().vpa_registry.forget_expired(now);
+            let expired = self.shared.state.lock().vpa_registry.forget_expired(now);
             for key in &expired {
                 tracing::info!(container = %key, "removed expired history");
             }

@@ -13,21 +13,21 @@ const LOOP_TIMEOUT: Duration = Duration::from_secs(45);
 
 impl Probes for Recommender {
     fn check_liveness(&self) -> Result<(), Stalled> {
-        check_watch_loops(self.watches.all())?;
-        let limit = self.config.interval.saturating_mul(5).saturating_add(LOOP_TIMEOUT);
+        check_watch_loops(self.watches.statuses.all())?;
+        let limit = self.shared.config.interval.saturating_mul(5).saturating_add(LOOP_TIMEOUT);
         // A test clock says nothing about how often the loop should run.
-        if self.clock.is_wall() {
-            self.loop_watchdog.check(limit, "the recommender's loop")
+        if self.shared.clock.is_wall() {
+            self.run_loop.watchdog.check(limit, "the recommender's loop")
         } else {
             Ok(())
         }
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
-        let mut missing = unsynced_watches(self.watches.required());
+        let mut missing = unsynced_watches(self.watches.statuses.required());
         // VPAs that are created later are loaded on the fly, and do not affect readiness.
         if missing.is_empty() && !self.was_ready.load(Ordering::Acquire) {
-            let waiting = self.state.lock().vpa_registry.waiting_for_history().count();
+            let waiting = self.shared.state.lock().vpa_registry.waiting_for_history().count();
             if waiting > 0 {
                 missing.push(format!("the stored history of {waiting} VPAs is not loaded yet"));
             } else {

@@ -6,51 +6,66 @@ use std::{
 };
 
 use plimsoll_core::types::Time;
+use tokio::sync::watch;
 
-use super::{Recommender, pass::PassState};
+use super::{
+    Shared,
+    pass::{PassRunner, PassState, PassSummary},
+};
+use crate::controllers::runtime::loop_watchdog::LoopWatchdog;
 
 /// How long the first pass waits for stored history.
 const MAX_HISTORY_WAIT: Duration = Duration::from_secs(10);
 
-impl Recommender {
+/// Runs a pass in every interval.
+pub(super) struct RunLoop {
+    pub pass: PassRunner,
+    pub watchdog: LoopWatchdog,
+    /// Number of passes so far, and the summary of the last one.
+    pub passes: watch::Sender<(u64, PassSummary)>,
+}
+
+impl RunLoop {
     /// Runs a pass as soon as the caches are synced, and then one per interval.
-    pub(super) async fn run_loop(self: Arc<Self>) {
-        self.watches.wait_for_sync().await;
+    pub async fn run(self: Arc<Self>) {
+        let PassRunner { shared, targets, leadership, .. } = &self.pass;
+        let Shared { config, clock, state, health, .. } = &**shared;
+        targets.watches.wait_for_sync().await;
         let deadline = Instant::now() + MAX_HISTORY_WAIT;
         // The first load rarely covers all VPAs: some targets need a request to be resolved.
         while Instant::now() < deadline
-            && self.state.lock().vpa_registry.waiting_for_history().next().is_some()
+            && state.lock().vpa_registry.waiting_for_history().next().is_some()
         {
             tokio::select! {
-                () = self.history_loaded.notified() => {}
+                () = state.signals.history_loaded.notified() => {}
                 () = tokio::time::sleep_until(deadline.into()) => {}
             }
         }
         let mut passes = PassState::default();
         let mut planned: Option<Time> = None;
         loop {
-            let started = self.clock.now();
+            let started = clock.now();
             let lag = planned.map_or(0, |planned| started.nanos_since(planned).max(0));
-            self.health.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
+            health.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
             if let Some(planned) = planned {
-                warn_clock_jump(planned, started, self.config.interval);
+                warn_clock_jump(planned, started, config.interval);
             }
-            self.loop_watchdog.tick();
-            let summary = self.pass(&mut passes).await;
-            self.loop_watchdog.tick();
-            self.health.loop_metrics.set_last_success(self.clock.now());
-            self.update_health();
+            self.watchdog.tick();
+            let summary = self.pass.run(&mut passes).await;
+            self.watchdog.tick();
+            health.loop_metrics.set_last_success(clock.now());
+            leadership.update_health();
             tracing::debug!(?summary, "completed pass");
             self.passes.send_modify(|(count, last)| {
                 *count += 1;
                 *last = summary;
             });
             // Relative to now if the clock was set: neither a burst of passes nor a long pause.
-            let (now, interval) = (self.clock.now(), self.config.interval);
+            let (now, interval) = (clock.now(), config.interval);
             let next = started.later(interval);
             let next = if next < now || next > now.later(interval) { now } else { next };
             planned = Some(next);
-            self.clock.sleep_until(next).await;
+            clock.sleep_until(next).await;
         }
     }
 }

@@ -9,7 +9,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use plimsoll_core::types::{ObjectKey, Time};
+use kube::ResourceExt as _;
+use plimsoll_core::{
+    api::vpa::VerticalPodAutoscaler,
+    recommender::{
+        HistoryState, OomKill, ResourceAmounts, VpaRegistry, VpaSettings,
+        node_capacity::{NodeCapacities, Toleration},
+        pod_cap::PodCapacity,
+        published_status::PublishedStatus,
+    },
+    types::{ObjectKey, Time},
+};
+use tokio::sync::Notify;
 
 use super::slow_history::SlowHistory;
 use crate::{
@@ -28,23 +39,25 @@ use crate::{
     },
     controllers::runtime::annotation_checks::find_invalid_for_writers,
 };
-use plimsoll_core::{
-    api::vpa::{Condition, VerticalPodAutoscaler},
-    recommender::{
-        HistoryState, OomKill, Recommendation, RecommendationReason, ResourceAmounts, VpaRegistry,
-        VpaSettings,
-        conditions::{self, ConditionInput},
-        node_capacity::{NodeCapacities, Toleration},
-        pod_cap::{self, PodCapacity, PodLimits, ResourceLimit},
-        published_status::PublishedStatus,
-    },
-};
 
 /// Number of VPAs visited before the lock is released.
 const PAGE_SIZE: usize = 256;
 
 #[derive(Debug)]
-pub struct SharedState(Mutex<RecommenderState>);
+pub struct SharedState {
+    state: Mutex<RecommenderState>,
+    /// Signals to the loops that wait for changes.
+    pub signals: Arc<StateSignals>,
+}
+
+#[derive(Debug, Default)]
+pub struct StateSignals {
+    /// A VPA appeared whose history must be read.
+    pub history_wanted: Notify,
+    /// A VPA appeared whose target must be resolved.
+    pub target_wanted: Notify,
+    pub history_loaded: Notify,
+}
 
 /// The cluster index and the histories.
 #[derive(Debug)]
@@ -55,6 +68,8 @@ pub struct RecommenderState {
     pub unconfirmed: HashMap<ObjectKey, PublishedStatus>,
     /// VPAs that have been waiting for their history for long.
     pub slow_history: SlowHistory,
+    /// Whether the last attempt to read history failed.
+    pub history_unreadable: bool,
     /// The nodes, if recommendations are capped to the largest node.
     nodes: Option<NodeCache>,
     /// Free capacity of the nodes, as of the last pass.
@@ -62,37 +77,32 @@ pub struct RecommenderState {
     pod_cap: ResourceAmounts,
     /// Whether sidecars (restartable init containers) get recommendations.
     native_sidecars: bool,
-}
-
-#[derive(Debug)]
-pub struct DesiredStatus {
-    pub recommendation: Recommendation,
-    pub conditions: Vec<Condition>,
-    pub pod_limits: PodLimits,
+    signals: Arc<StateSignals>,
 }
 
 impl SharedState {
     /// An empty state. `nodes`: whether recommendations are capped to the largest node.
     pub fn new(index: VpaIndex, registry: VpaRegistry, native_sidecars: bool, nodes: bool) -> Self {
-        let (unconfirmed, nodes) = (HashMap::new(), nodes.then(NodeCache::default));
-        let (node_capacity, pod_cap) = (NodeCapacities::default(), ResourceAmounts::default());
-        let slow_history = SlowHistory::default();
-        Self(Mutex::new(RecommenderState {
+        let signals = Arc::<StateSignals>::default();
+        let state = Mutex::new(RecommenderState {
             index,
             vpa_registry: registry,
-            unconfirmed,
-            slow_history,
-            nodes,
-            node_capacity,
-            pod_cap,
+            unconfirmed: HashMap::new(),
+            slow_history: SlowHistory::default(),
+            history_unreadable: false,
+            nodes: nodes.then(NodeCache::default),
+            node_capacity: NodeCapacities::default(),
+            pod_cap: ResourceAmounts::default(),
             native_sidecars,
-        }))
+            signals: Arc::clone(&signals),
+        });
+        Self { state, signals }
     }
 
     /// Locks the state. Do not block or await while holding the lock.
     pub fn lock(&self) -> MutexGuard<'_, RecommenderState> {
         // Panics abort the process, so the lock is never poisoned in practice.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Visits all VPAs in order, a page at a time. The lock is released between pages.
@@ -113,12 +123,11 @@ impl SharedState {
 }
 
 impl RecommenderState {
-    /// Applies a change of a VPA. Returns whether its target or its history must be looked up: most changes are this
-    /// process's own writes.
-    pub fn apply_vpa_change(&mut self, change: ObjectChange<VerticalPodAutoscaler>) -> bool {
+    /// Applies a change of a VPA.
+    pub fn apply_vpa_change(&mut self, change: ObjectChange<VerticalPodAutoscaler>) {
         match change {
             ObjectChange::Restart => self.index.restart_vpas(),
-            ObjectChange::Applied(vpa) => return self.upsert_vpa(&vpa),
+            ObjectChange::Applied(vpa) => self.upsert_vpa(&vpa),
             ObjectChange::Invalid { namespace, name, .. } => {
                 self.index.keep_unreadable_vpa(&namespace, &name);
             }
@@ -130,29 +139,27 @@ impl RecommenderState {
                     self.vpa_registry.untrack(&key);
                     self.unconfirmed.remove(&key);
                 }
-                return true;
+                self.request_lookups();
             }
         }
-        false
     }
 
-    /// Inserts or updates a VPA. Returns whether its target or its history must be looked up.
-    pub fn upsert_vpa(&mut self, vpa: &VerticalPodAutoscaler) -> bool {
+    /// Inserts or updates a VPA. Requests a lookup only if its target or its history is missing: most changes are this
+    /// process's own writes.
+    pub fn upsert_vpa(&mut self, vpa: &VerticalPodAutoscaler) {
         let (key, result) = self.index.put_vpa(vpa);
         match result {
             PutResult::Ignored => {
                 self.vpa_registry.untrack(&key);
                 self.unconfirmed.remove(&key);
-                return false;
+                return;
             }
-            PutResult::Old => return false,
+            PutResult::Old => return,
             PutResult::New | PutResult::Changed { .. } => {}
         }
         let policies =
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
-        let annotations = vpa.metadata.annotations.as_ref();
-        let no_annotations = std::collections::BTreeMap::new();
-        let annotations = annotations.unwrap_or(&no_annotations);
+        let annotations = vpa.annotations();
         let mut settings = VpaSettings::new(policies.map(Into::into).collect(), annotations);
         if !self.vpa_registry.settings().per_vpa_tuning {
             // They have no effect, so they are not reported as invalid.
@@ -168,8 +175,16 @@ impl RecommenderState {
         {
             self.vpa_registry.mark_recommended(&key);
         }
-        self.is_waiting_for_history(&key)
+        if self.is_waiting_for_history(&key)
             || self.index.vpa(&key).is_some_and(|vpa| *vpa.target() == TargetState::Unknown)
+        {
+            self.request_lookups();
+        }
+    }
+
+    fn request_lookups(&self) {
+        self.signals.history_wanted.notify_one();
+        self.signals.target_wanted.notify_one();
     }
 
     pub fn remove_vpa(&mut self, key: &ObjectKey) {
@@ -283,7 +298,7 @@ impl RecommenderState {
     }
 
     /// The capacity for a pod of this VPA: of the nodes that accept all of its pods, and the configured cap.
-    fn pod_capacity(&self, key: &ObjectKey) -> PodCapacity {
+    pub fn pod_capacity(&self, key: &ObjectKey) -> PodCapacity {
         let mut tolerations: Vec<&[Toleration]> = Vec::new();
         if !self.node_capacity.accept_all_pods() {
             for (_, pod) in self.index.pods_of(key).filter(|(_, pod)| !pod.is_finished) {
@@ -312,6 +327,14 @@ impl RecommenderState {
     /// Whether the stored history of a VPA is not loaded yet.
     pub fn is_waiting_for_history(&self, key: &ObjectKey) -> bool {
         self.vpa_registry.get(key).is_some_and(|vpa| vpa.state() == HistoryState::Waiting)
+    }
+
+    /// Stops waiting for the histories of these VPAs, which could not be loaded.
+    pub fn continue_without_history<'a>(&mut self, vpas: impl Iterator<Item = &'a ObjectKey>) {
+        for key in vpas {
+            self.vpa_registry.mark_missing(key);
+        }
+        self.signals.history_loaded.notify_one();
     }
 
     /// When the status of a VPA was last written; the stalest are written first.
@@ -350,60 +373,6 @@ impl RecommenderState {
             vpa.resource_version = resource_version.into();
         }
     }
-
-    /// The desired status of a VPA. `None` while its history is not loaded or its target is not resolved: the data of
-    /// another target must not be reported for it.
-    pub fn desired_status(&self, key: &ObjectKey, now: Time) -> Option<DesiredStatus> {
-        let vpa = self.index.vpa(key)?;
-        let registered = self.vpa_registry.get(key)?;
-        let mut recommendation = self.vpa_registry.recommend(key, now)?;
-        let unsupported = match vpa.target() {
-            TargetState::Found => None,
-            TargetState::Unknown => return None,
-            TargetState::Unsupported(message) | TargetState::Unavailable(message) => {
-                Some(&**message)
-            }
-        };
-        let is_upstream = self.vpa_registry.is_upstream();
-        let ignored = if is_upstream { &[] } else { &*registered.settings().invalid_annotations };
-        let limits = pod_cap::cap_to_pod(&mut recommendation, &self.pod_capacity(key));
-        let reasons: Vec<&str> =
-            pod_cap::restricted_by(&recommendation).map(RecommendationReason::name).collect();
-        let message = (!reasons.is_empty()).then(|| (reasons.join(","), describe_limits(limits)));
-        let input = ConditionInput {
-            pods: vpa.pod_count(),
-            recommended: !recommendation.containers.is_empty(),
-            unsupported,
-            ignored,
-            pod_cap: message.as_ref().map(|(reasons, message)| (&**reasons, &**message)),
-            fetching: (!is_upstream).then(|| {
-                self.slow_history.is_enabled() && registered.state() == HistoryState::Missing
-            }),
-            not_found: registered.is_without_history(now),
-        };
-        let conditions = conditions::merge(&vpa.published_status.conditions, now, &input);
-        Some(DesiredStatus { recommendation, conditions, pod_limits: limits })
-    }
-
-    /// The conditions of a VPA that has been waiting for its history for long.
-    pub fn history_pending_conditions(&self, key: &ObjectKey, now: Time) -> Option<Vec<Condition>> {
-        if !self.is_waiting_for_history(key) || !self.slow_history.is_overdue(key, now) {
-            return None;
-        }
-        Some(conditions::mark_fetching_history(
-            &self.index.vpa(key)?.published_status.conditions,
-            now,
-        ))
-    }
-}
-
-/// Describes the limits of a pod, and where they come from.
-fn describe_limits(limits: PodLimits) -> String {
-    let text = |limit: Option<ResourceLimit>| {
-        limit.map_or("any".to_owned(), |limit| format!("{} ({})", limit.amount, limit.by.name()))
-    };
-    let (cpu, memory) = (text(limits.cpu), text(limits.memory));
-    format!("The limits of a pod are CPU: {cpu}, memory: {memory}")
 }
 
 /// Logs when a target cannot be resolved any more, and when it is resolved again.

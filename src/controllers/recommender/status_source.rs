@@ -1,37 +1,47 @@
 //! Computes the status patch of a VPA at the time when it is written, from the current state.
 
-use std::sync::Weak;
+use std::sync::Arc;
 
-use plimsoll_core::types::{ObjectKey, Time};
+use plimsoll_core::{
+    recommender::published_status::{self, PublishedStatus, StatusChange},
+    types::{ObjectKey, Time},
+};
 
-use super::{Recommender, state::RecommenderState};
+use super::{
+    Shared,
+    desired_status::{DesiredStatus, history_pending_conditions},
+    explanations::Explanations,
+    leadership::Leadership,
+    state::RecommenderState,
+};
 use crate::cluster::write::{
     UpdateError,
     vpa_status::{RECOMMENDER_FIELD_MANAGER, StatusPatch, StatusSource, VpaWriteResult},
 };
-use plimsoll_core::recommender::published_status::{self, PublishedStatus, StatusChange};
 
-#[derive(Debug)]
-pub struct RecommendationStatusSource(pub Weak<Recommender>);
+pub(super) struct RecommendationStatusSource {
+    pub shared: Arc<Shared>,
+    pub leadership: Arc<Leadership>,
+    pub explanations: Arc<Explanations>,
+}
 
 impl StatusSource for RecommendationStatusSource {
     fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch> {
-        let role = self.0.upgrade()?;
-        if !role.may_write() {
+        if !self.leadership.may_write() {
             return None;
         }
-        let now = role.clock.now();
-        let mut state = role.state.lock();
-        let Some(desired) = state.desired_status(key, now) else {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
+        let Some(desired) = DesiredStatus::new(&state, key, now) else {
             return history_pending_patch(&mut state, key, now);
         };
         let vpa = state.index.vpa(key)?;
-        let (generation, dead_band) = (vpa.generation, role.config.bounds_dead_band);
+        let generation = vpa.generation;
         let change = vpa.published_status.change(
             &desired.conditions,
             &desired.recommendation,
             generation,
-            dead_band,
+            self.shared.config.bounds_dead_band,
         );
         if change != StatusChange::Write {
             return None;
@@ -42,8 +52,8 @@ impl StatusSource for RecommendationStatusSource {
             body: published_status::patch(&desired.conditions, &desired.recommendation, generation),
             field_manager: RECOMMENDER_FIELD_MANAGER,
         };
-        if role.explanations.are_enabled() {
-            role.explanations.prepare(key, &desired.recommendation, desired.pod_limits, vpa, now);
+        if self.explanations.are_enabled() {
+            self.explanations.prepare(key, &desired.recommendation, desired.pod_limits, vpa, now);
         }
         let sent =
             PublishedStatus::after_write(desired.conditions, &desired.recommendation, generation);
@@ -52,12 +62,11 @@ impl StatusSource for RecommendationStatusSource {
     }
 
     fn on_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
-        let Some(role) = self.0.upgrade() else { return };
-        let now = role.clock.now();
-        let mut state = role.state.lock();
+        let now = self.shared.clock.now();
+        let mut state = self.shared.state.lock();
         let sent = state.unconfirmed.remove(key);
         if result.is_err() {
-            role.explanations.discard(key);
+            self.explanations.discard(key);
         }
         match result {
             Ok(resource_version) => {
@@ -65,10 +74,7 @@ impl StatusSource for RecommendationStatusSource {
             }
             // Do not re-add a VPA that was deleted in the meantime according to the watch.
             Err(UpdateError::Conflict(vpa)) if state.index.vpa(key).is_some() => {
-                if state.upsert_vpa(vpa) {
-                    role.history_wanted.notify_one();
-                    role.target_wanted.notify_one();
-                }
+                state.upsert_vpa(vpa);
             }
             // The watch removes deleted VPAs, and other failures are retried.
             Err(_) => {}
@@ -76,26 +82,21 @@ impl StatusSource for RecommendationStatusSource {
     }
 
     fn next_annotation_patch(&self, key: &ObjectKey) -> Option<StatusPatch> {
-        let role = self.0.upgrade()?;
-        let state = role.state.lock();
-        role.explanations.next_patch(key, state.index.vpa(key)?)
+        let state = self.shared.state.lock();
+        self.explanations.next_patch(key, state.index.vpa(key)?)
     }
 
     fn on_annotation_result(&self, key: &ObjectKey, result: &VpaWriteResult) {
-        let Some(role) = self.0.upgrade() else { return };
-        let mut state = role.state.lock();
+        let mut state = self.shared.state.lock();
         match result {
             Ok(resource_version) => {
-                let explained_hash = role.explanations.complete(key);
+                let explained_hash = self.explanations.complete(key);
                 state.record_explanation_write(key, explained_hash, resource_version);
             }
             Err(UpdateError::Conflict(vpa)) if state.index.vpa(key).is_some() => {
-                if state.upsert_vpa(vpa) {
-                    role.history_wanted.notify_one();
-                    role.target_wanted.notify_one();
-                }
+                state.upsert_vpa(vpa);
             }
-            Err(_) => role.explanations.discard(key),
+            Err(_) => self.explanations.discard(key),
         }
     }
 }
@@ -106,7 +107,7 @@ fn history_pending_patch(
     key: &ObjectKey,
     now: Time,
 ) -> Option<StatusPatch> {
-    let conditions = state.history_pending_conditions(key, now)?;
+    let conditions = history_pending_conditions(state, key, now)?;
     let vpa = state.index.vpa(key)?;
     if vpa.published_status.conditions == conditions {
         return None;

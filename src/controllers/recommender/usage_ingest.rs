@@ -2,17 +2,32 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use plimsoll_core::types::{ObjectKey, Time};
-use tokio::{task::JoinError, time::timeout};
+use kube::Client;
+use plimsoll_core::{
+    api::vpa::UpdateMode,
+    recommender::{
+        estimate::Resource,
+        memory_window::SampleRejected,
+        registry::{UsageResult, UsageSample},
+    },
+    types::{
+        ObjectKey, Time,
+        compat::Fix,
+        units::{Bytes, MilliCpu},
+    },
+};
+use plimsoll_storage::prometheus::history::PrometheusHistory;
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::timeout,
+};
 
 use super::{
-    Recommender,
-    node_clock_skew::NodeClockSkew,
-    pass::{PassState, PassSummary},
+    Shared, config::UsageSource, node_clock_skew::NodeClockSkew, pass::PassSummary,
     state::RecommenderState,
 };
 use crate::{
@@ -24,20 +39,7 @@ use crate::{
             prometheus_usage::fetch_prometheus_usage,
         },
     },
-    controllers::recommender::config::UsageSource,
-    telemetry::QualitySample,
-};
-use plimsoll_core::{
-    api::vpa::UpdateMode,
-    recommender::{
-        estimate::Resource,
-        memory_window::SampleRejected,
-        registry::{UsageResult, UsageSample},
-    },
-    types::{
-        compat::Fix,
-        units::{Bytes, MilliCpu},
-    },
+    telemetry::{QualitySample, RecommenderMetrics},
 };
 
 /// Limits for the timeout of a usage read, which is half an interval. After that the next read may succeed.
@@ -49,10 +51,7 @@ const USAGE_TIMEOUT_LIMITS: (Duration, Duration) =
 /// otherwise.
 const USAGE_WAIT_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-pub(super) struct UsageRead {
-    sample_counts: SampleCounts,
-    result: Result<UsageReport, UsageError>,
-}
+type UsageRead = (SampleCounts, Result<UsageReport, UsageError>);
 
 /// Number of samples by outcome.
 #[derive(Debug, Default)]
@@ -73,24 +72,30 @@ struct SampleCounts {
     missing: Option<MissingUsage>,
 }
 
-impl Recommender {
-    /// Ingests usage. It is read in the background: a pass waits for it only up to a limit, and later samples are
-    /// counted in the next pass. There is one read at a time.
-    pub(super) async fn ingest_usage(
-        self: &Arc<Self>,
-        passes: &mut PassState,
-        summary: &mut PassSummary,
-    ) {
-        let PassState { usage_reads: reads, node_clock_skew: clock_skew, .. } = passes;
-        while let Some(finished) = reads.try_join_next() {
-            self.record_usage_read(finished, clock_skew, summary);
+#[derive(Debug, Default)]
+pub(super) struct UsageReads {
+    /// At most one, which may still run after its pass ended.
+    running: JoinSet<UsageRead>,
+    /// Nodes whose clocks are ahead; each is logged once.
+    node_clock_skew: NodeClockSkew,
+    /// Number of pods without usage in the last response.
+    missing_pods: u64,
+}
+
+impl UsageReads {
+    /// Ingests usage. A pass waits for it only up to a limit, and later samples are counted in the next pass. There is one
+    /// read at a time.
+    pub async fn ingest(&mut self, usage: &Arc<UsageIngest>, summary: &mut PassSummary) {
+        while let Some(finished) = self.running.try_join_next() {
+            self.record(usage, finished, summary);
         }
-        if reads.is_empty() {
-            reads.spawn(Arc::clone(self).read_usage());
+        if self.running.is_empty() {
+            self.running.spawn(Arc::clone(usage).read());
         }
-        let wait = (self.config.interval / 4).clamp(USAGE_WAIT_LIMITS.0, USAGE_WAIT_LIMITS.1);
-        match timeout(wait, reads.join_next()).await {
-            Ok(Some(finished)) => self.record_usage_read(finished, clock_skew, summary),
+        let interval = usage.shared.config.interval;
+        let wait = (interval / 4).clamp(USAGE_WAIT_LIMITS.0, USAGE_WAIT_LIMITS.1);
+        match timeout(wait, self.running.join_next()).await {
+            Ok(Some(finished)) => self.record(usage, finished, summary),
             Ok(None) => {}
             Err(_) => tracing::warn!(
                 waited = ?wait,
@@ -99,31 +104,17 @@ impl Recommender {
         }
     }
 
-    async fn read_usage(self: Arc<Self>) -> UsageRead {
-        let counts = Mutex::new(SampleCounts::default());
-        let mut sink = |usage: PodUsage| {
-            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-            self.add_pod_usage(&usage, &mut counts);
-        };
-        let result = self.fetch_usage(&mut sink).await;
-        let mut counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // An incomplete response says nothing about the pods that it lacks.
-        if result.as_ref().is_ok_and(UsageReport::is_complete) {
-            counts.missing = Some(self.state.lock().index.finish_usage_fetch());
-        }
-        UsageRead { sample_counts: counts, result }
-    }
-
-    fn record_usage_read(
-        &self,
+    fn record(
+        &mut self,
+        usage: &UsageIngest,
         finished: Result<UsageRead, JoinError>,
-        clock_skew: &mut NodeClockSkew,
         summary: &mut PassSummary,
     ) {
-        let UsageRead { sample_counts: counts, result } = match finished {
+        let Shared { metrics, health, .. } = &*usage.shared;
+        let (counts, result) = match finished {
             Ok(read) => read,
             Err(error) => {
-                self.metrics.count_fetch(true);
+                metrics.count_fetch(true);
                 tracing::error!(%error, "usage fetch panicked");
                 return;
             }
@@ -141,18 +132,19 @@ impl Recommender {
             ("repeated", counts.repeated),
             ("missing_pod", counts.missing.as_ref().map_or(0, |missing| missing.pods)),
         ] {
-            self.health.samples.with_labels([outcome]).add(count);
+            health.samples.with_labels([outcome]).add(count);
         }
         if let Some(missing) = &counts.missing {
-            self.report_missing_usage(missing);
+            self.report_missing(missing);
         }
-        clock_skew.warn(&counts.nodes_ahead, result.as_ref().is_ok_and(UsageReport::is_complete));
+        let is_complete = result.as_ref().is_ok_and(UsageReport::is_complete);
+        self.node_clock_skew.warn(&counts.nodes_ahead, is_complete);
         summary.samples += counts.accepted;
         match result {
             Ok(report) => {
                 summary.pods += report.pods;
-                self.health.samples.with_labels(["malformed"]).add(report.malformed);
-                self.metrics.count_fetch(!report.is_complete());
+                health.samples.with_labels(["malformed"]).add(report.malformed);
+                metrics.count_fetch(!report.is_complete());
                 for failure in &report.failures {
                     tracing::warn!(error = %failure, "received incomplete usage; using the part that was received");
                 }
@@ -161,16 +153,15 @@ impl Recommender {
                 }
             }
             Err(error) => {
-                self.metrics.count_fetch(true);
+                metrics.count_fetch(true);
                 tracing::warn!(%error, "failed to fetch usage; recommendations are based on earlier samples");
             }
         }
     }
 
     /// Logs changes of the number of pods without usage.
-    fn report_missing_usage(&self, missing: &MissingUsage) {
-        let MissingUsage { pods, example } = missing;
-        if self.missing_pods.swap(*pods, Ordering::Relaxed) == *pods {
+    fn report_missing(&mut self, MissingUsage { pods, example }: &MissingUsage) {
+        if std::mem::replace(&mut self.missing_pods, *pods) == *pods {
             return;
         }
         if let Some((namespace, pod)) = example {
@@ -184,21 +175,47 @@ impl Recommender {
             tracing::info!("usage of all pods is available again");
         }
     }
+}
+
+/// Adds the usage from its configured source to histories.
+pub(super) struct UsageIngest {
+    pub shared: Arc<Shared>,
+    pub client: Client,
+    /// The Prometheus server, if usage or history is read from one.
+    pub prometheus: Option<Arc<PrometheusHistory>>,
+}
+
+impl UsageIngest {
+    async fn read(self: Arc<Self>) -> UsageRead {
+        let counts = Mutex::new(SampleCounts::default());
+        let mut sink = |usage: PodUsage| {
+            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            self.add_pod_usage(&usage, &mut counts);
+        };
+        let result = self.fetch_usage(&mut sink).await;
+        let mut counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // An incomplete response says nothing about the pods that it lacks.
+        if result.as_ref().is_ok_and(UsageReport::is_complete) {
+            counts.missing = Some(self.shared.state.lock().index.finish_usage_fetch());
+        }
+        (counts, result)
+    }
 
     async fn fetch_usage(
         &self,
         sink: &mut (dyn FnMut(PodUsage) + Send),
     ) -> Result<UsageReport, UsageError> {
+        let config = &self.shared.config;
         let timeout_limit =
-            (self.config.interval / 2).clamp(USAGE_TIMEOUT_LIMITS.0, USAGE_TIMEOUT_LIMITS.1);
-        match &self.config.usage {
+            (config.interval / 2).clamp(USAGE_TIMEOUT_LIMITS.0, USAGE_TIMEOUT_LIMITS.1);
+        match &config.usage {
             UsageSource::Metrics => {
-                let namespaces = self.config.scope.only.as_deref().map(|namespace| [namespace]);
+                let namespaces = config.scope.only.as_deref().map(|namespace| [namespace]);
                 let namespaces = namespaces.as_ref().map(<[&str; 1]>::as_slice);
                 fetch_usage(&self.client, namespaces, sink, timeout_limit).await
             }
             UsageSource::External(metrics) => {
-                let concurrency = self.config.workers;
+                let concurrency = config.workers;
                 let pods = self.external_queries();
                 fetch_external_usage(&self.client, metrics, pods, concurrency, sink, timeout_limit)
                     .await
@@ -214,7 +231,7 @@ impl Recommender {
     ) -> Result<UsageReport, UsageError> {
         let Some(prometheus) = &self.prometheus else { return Ok(UsageReport::default()) };
         let namespaces: BTreeSet<Arc<str>> = {
-            let state = self.state.lock();
+            let state = self.shared.state.lock();
             state.vpa_registry.keys_after(None).map(|key| Arc::clone(&key.namespace)).collect()
         };
         let namespaces: Vec<&str> = namespaces.iter().map(|namespace| &**namespace).collect();
@@ -229,7 +246,7 @@ impl Recommender {
         let schema =
             schema.map_err(|_| unreachable(&format!("no response within {timeout_limit:?}")))?;
         let schema = schema.map_err(|error| unreachable(&error))?;
-        let now = self.clock.now();
+        let now = self.shared.clock.now();
         // A long history load must not delay current usage.
         let client = prometheus.client().with_separate_permits(1);
         let report =
@@ -242,7 +259,7 @@ impl Recommender {
     }
 
     fn external_queries(&self) -> Vec<PodQuery> {
-        let state = self.state.lock();
+        let state = self.shared.state.lock();
         let mut queries = Vec::new();
         for key in state.vpa_registry.keys_after(None) {
             let Some(vpa) = state.index.vpa(key) else { continue };
@@ -257,8 +274,9 @@ impl Recommender {
     }
 
     fn add_pod_usage(&self, usage: &PodUsage, counts: &mut SampleCounts) {
-        let now = self.clock.now();
-        let mut state = self.state.lock();
+        let Shared { clock, metrics, .. } = &*self.shared;
+        let now = clock.now();
+        let mut state = self.shared.state.lock();
         let state = &mut *state;
         let Some((_, vpas)) = state.index.pod(&usage.namespace, &usage.pod) else {
             counts.unknown_pod += usage.containers.len() as u64;
@@ -315,45 +333,44 @@ impl Recommender {
                 }
                 if result.cpu == Some(Ok(())) {
                     let used = sample.cpu.unwrap_or_default().as_cores();
-                    self.observe_quality(state, key, &name, Resource::Cpu, false, used);
+                    observe_quality(metrics, state, key, &name, Resource::Cpu, false, used);
                 }
                 if result.memory == Some(Ok(())) {
                     let used = sample.memory.unwrap_or_default().as_f64();
-                    self.observe_quality(state, key, &name, Resource::Memory, false, used);
+                    observe_quality(metrics, state, key, &name, Resource::Memory, false, used);
                 }
             }
         }
     }
+}
 
-    /// Records the difference between usage and recommendation.
-    pub(super) fn observe_quality(
-        &self,
-        state: &RecommenderState,
-        key: &ObjectKey,
-        container: &str,
-        resource: Resource,
-        is_oom: bool,
-        usage: f64,
-    ) {
-        let (Some(registered), Some(vpa)) = (state.vpa_registry.get(key), state.index.vpa(key))
-        else {
-            return;
-        };
-        if registered.is_off(container) {
-            return;
-        }
-        let summary = registered.summary_for(container);
-        let recommendation =
-            summary.and_then(|summary| summary.resource(resource)).map(|value| value.uncapped);
-        let update_mode = vpa.mode.map(UpdateMode::as_str);
-        self.metrics.quality.observe_sample(&QualitySample {
-            update_mode,
-            resource,
-            is_oom,
-            usage,
-            recommendation,
-        });
+/// Records the difference between usage and recommendation.
+pub(super) fn observe_quality(
+    metrics: &RecommenderMetrics,
+    state: &RecommenderState,
+    key: &ObjectKey,
+    container: &str,
+    resource: Resource,
+    is_oom: bool,
+    usage: f64,
+) {
+    let (Some(registered), Some(vpa)) = (state.vpa_registry.get(key), state.index.vpa(key)) else {
+        return;
+    };
+    if registered.is_off(container) {
+        return;
     }
+    let summary = registered.summary_for(container);
+    let recommendation =
+        summary.and_then(|summary| summary.resource(resource)).map(|value| value.uncapped);
+    let update_mode = vpa.mode.map(UpdateMode::as_str);
+    metrics.quality.observe_sample(&QualitySample {
+        update_mode,
+        resource,
+        is_oom,
+        usage,
+        recommendation,
+    });
 }
 
 impl SampleCounts {

@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use kube::Api;
+use kube::{Api, Client};
 
-use super::{Recommender, ShutdownToken};
+use super::Shared;
 use crate::{
     cluster::{
-        cache::eviction_events::watch_evictions,
+        cache::{controllers::ControllerCache, eviction_events::watch_evictions},
         watch::{
-            WatchOptions, maybe_object::MaybeObject, partial_objects::PartialNode,
+            WatchFactory, WatchOptions, maybe_object::MaybeObject, partial_objects::PartialNode,
             status::WatchStatus, watch,
         },
     },
-    controllers::runtime::controller_watches::{self, WatchStarter},
+    controllers::runtime::{
+        controller_watches::{self, WatchStarter},
+        shutdown::{ShutdownToken, Tasks},
+    },
 };
 
 /// The status of each watch, in the order in which startup waits for them.
 #[derive(Debug)]
-pub struct Watches {
+pub(super) struct WatchStatuses {
     pub vpas: Arc<WatchStatus>,
     /// Pods that are not pending.
     pub pods: Arc<WatchStatus>,
@@ -29,7 +32,7 @@ pub struct Watches {
     pub nodes: Option<Arc<WatchStatus>>,
 }
 
-impl Watches {
+impl WatchStatuses {
     /// Watches that are not started yet.
     pub fn new(nodes: bool) -> Self {
         let status = |name| Arc::new(WatchStatus::new(name));
@@ -57,48 +60,49 @@ impl Watches {
             status.wait_until_synced().await;
         }
     }
+}
 
-    pub fn start(
-        &self,
-        recommender: &Arc<Recommender>,
-        stop: &ShutdownToken,
-        tasks: &mut super::Tasks,
-    ) {
-        let namespace = recommender.config.scope.only.as_deref();
-        let watch_factory = &recommender.watch_factory;
-        let mut watches =
-            WatchStarter { target: recommender, watch_factory, namespace, stop, tasks };
-        watches.start(&self.vpas, WatchOptions::default(), |role, change| {
-            let needs_lookup = role.state.lock().apply_vpa_change(change);
-            if needs_lookup {
-                role.history_wanted.notify_one();
-                role.target_wanted.notify_one();
-            }
+/// The watches, and what their events change.
+pub(super) struct Watches {
+    pub statuses: Arc<WatchStatuses>,
+    pub shared: Arc<Shared>,
+    pub controllers: Arc<ControllerCache>,
+    pub watch_factory: WatchFactory,
+    pub client: Client,
+}
+
+impl Watches {
+    pub fn start(&self, stop: &ShutdownToken, tasks: &mut Tasks) {
+        let Self { statuses, shared, controllers, watch_factory, client } = self;
+        let namespace = shared.config.scope.only.as_deref();
+        let mut watches = WatchStarter { target: shared, watch_factory, namespace, stop, tasks };
+        watches.start(&statuses.vpas, WatchOptions::default(), |shared, change| {
+            shared.state.lock().apply_vpa_change(change);
         });
         // A pending pod uses nothing yet, and does not count as matching.
         let field_selector = Some("status.phase!=Pending".to_owned());
         let pod_options = WatchOptions { field_selector, ..WatchOptions::default() };
-        watches.start(&self.pods, pod_options, |role, change| {
-            role.state.lock().apply_pod_change(change);
+        watches.start(&statuses.pods, pod_options, |shared, change| {
+            shared.state.lock().apply_pod_change(change);
         });
-        let (controllers, statuses) = (&recommender.controllers, &self.controllers);
-        controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
+        let kinds = &statuses.controllers;
+        controller_watches::start(watch_factory, namespace, controllers, kinds, stop, tasks);
         {
-            let (role, stopped) = (Arc::clone(recommender), stop.cancelled());
+            let (shared, client) = (Arc::clone(shared), client.clone());
+            let (status, stopped) = (Arc::clone(&statuses.evictions), stop.cancelled());
             tasks.spawn(async move {
-                let namespaces = role.config.scope.only.as_deref();
-                let apply = |eviction| role.state.lock().add_eviction(&eviction);
-                watch_evictions(&role.client, namespaces, &role.watches.evictions, apply, stopped)
-                    .await;
+                let namespace = shared.config.scope.only.as_deref();
+                let apply = |eviction| shared.state.lock().add_eviction(&eviction);
+                watch_evictions(&client, namespace, &status, apply, stopped).await;
             });
         }
-        if self.nodes.is_some() {
-            let (role, stopped) = (Arc::clone(recommender), stop.cancelled());
-            let nodes: Api<MaybeObject<PartialNode>> = Api::all(recommender.client.clone());
+        if let Some(status) = &statuses.nodes {
+            let (shared, status) = (Arc::clone(shared), Arc::clone(status));
+            let nodes: Api<MaybeObject<PartialNode>> = Api::all(client.clone());
+            let stopped = stop.cancelled();
             tasks.spawn(async move {
-                let Some(status) = &role.watches.nodes else { return };
-                let apply = |change| role.state.lock().apply_node_change(change);
-                watch(nodes, WatchOptions::default(), status, apply, stopped).await;
+                let apply = |change| shared.state.lock().apply_node_change(change);
+                watch(nodes, WatchOptions::default(), &status, apply, stopped).await;
             });
         }
     }

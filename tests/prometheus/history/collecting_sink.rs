@@ -67,10 +67,6 @@ impl Sink for CollectingSink {
     fn complete(&mut self, vpa: &ObjectKey) {
         assert!(self.whole.insert(vpa.clone()), "{vpa} is completed twice");
     }
-
-    fn abandon(&mut self, vpa: &ObjectKey) {
-        panic!("{vpa}: no partial samples expected");
-    }
 }
 
 impl CollectingSink {

@@ -197,10 +197,6 @@ impl Sink for LoadedSamples {
         self.samples.entry((key.clone(), (&*sample.replica).into())).or_default().push(sample);
     }
 
-    fn abandon(&mut self, vpa: &ObjectKey) {
-        self.fault.get_or_insert(format!("{vpa} was abandoned although its history is available"));
-    }
-
     fn complete(&mut self, vpa: &ObjectKey) {
         self.complete.push(vpa.clone());
     }

@@ -3,16 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_core::{
-    history::{Sample, Sink, Snapshot},
+    history::{Sink, Snapshot},
+    recommender::HistoryBootstrap,
     types::{ContainerKey, ObjectKey, Time},
 };
 
-use crate::controllers::recommender::Recommender;
-use plimsoll_core::recommender::HistoryBootstrap;
+use crate::controllers::recommender::state::SharedState;
 
 /// Accepts checkpoints that cover everything Prometheus could return for the time before them.
 pub(super) struct CheckpointSink<'a> {
-    role: &'a Recommender,
+    state: &'a SharedState,
     bootstrap: &'a mut HistoryBootstrap,
     now: Time,
     /// Start of the time range that Prometheus is queried for.
@@ -34,19 +34,13 @@ pub(in crate::controllers::recommender) fn record_last_alive(
 
 impl<'a> CheckpointSink<'a> {
     pub(super) fn new(
-        role: &'a Recommender,
+        state: &'a SharedState,
         bootstrap: &'a mut HistoryBootstrap,
         now: Time,
         query_start: Time,
     ) -> Self {
-        Self {
-            role,
-            bootstrap,
-            now,
-            query_start,
-            last_alive: HashMap::new(),
-            rejected: HashSet::new(),
-        }
+        let (last_alive, rejected) = (HashMap::new(), HashSet::new());
+        Self { state, bootstrap, now, query_start, last_alive, rejected }
     }
 
     /// The last time at which VPAs with usable checkpoints were seen. They only need the samples since.
@@ -70,11 +64,11 @@ impl Sink for CheckpointSink<'_> {
         let seen = snapshot.cpu_seen;
         let is_complete = snapshot.bootstrapped || seen.first <= Some(self.query_start);
         let Some(last) = seen.last.filter(|_| is_complete) else { return self.reject(&key.vpa) };
-        let history = self.role.state.lock().vpa_registry.read_snapshot(&key, &snapshot, self.now);
+        let history = self.state.lock().vpa_registry.read_snapshot(&key, &snapshot, self.now);
         match history {
             Ok(Some(history)) => {
                 let start_history =
-                    |vpa: &ObjectKey| self.role.state.lock().vpa_registry.start_history(vpa);
+                    |vpa: &ObjectKey| self.state.lock().vpa_registry.start_history(vpa);
                 self.bootstrap.resume_from(&key, history, start_history);
                 record_last_alive(&mut self.last_alive, key.vpa, last);
             }
@@ -86,10 +80,8 @@ impl Sink for CheckpointSink<'_> {
         }
     }
 
-    fn sample(&mut self, _: &ContainerKey, _: Sample) {}
-
     fn may_inherit_from(&self, vpa: &ObjectKey) -> bool {
-        !self.role.state.lock().index.belongs_to_other_recommender(vpa)
+        !self.state.lock().index.belongs_to_other_recommender(vpa)
     }
 }
 

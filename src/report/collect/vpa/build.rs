@@ -20,7 +20,7 @@ use crate::{
         recommender_pod,
         vpa_index::{IndexedVpa, TargetState},
     },
-    controllers::recommender::state::{DesiredStatus, RecommenderState},
+    controllers::recommender::{desired_status::DesiredStatus, state::RecommenderState},
     report::explain::{
         VpaReport,
         report_parts::{Finding, ReportHeader},
@@ -53,7 +53,7 @@ pub fn report(
 ) -> VpaReport {
     let desired = match &stored.from_annotation {
         Some(explanation) => from_annotation::desired_status(vpa, explanation),
-        None => core.desired_status(key, now).unwrap_or_else(|| DesiredStatus {
+        None => DesiredStatus::new(core, key, now).unwrap_or_else(|| DesiredStatus {
             recommendation: plimsoll_core::recommender::Recommendation::default(),
             conditions: Vec::new(),
             pod_limits: plimsoll_core::recommender::pod_cap::PodLimits::default(),

@@ -18,7 +18,7 @@ use plimsoll_core::{
 };
 
 use crate::{
-    controllers::recommender::state::DesiredStatus,
+    controllers::recommender::desired_status::DesiredStatus,
     report::explain::vpa::{
         estimate_steps::{EstimateKind, EstimateSteps},
         report::{RecordForm, StoredRecord},

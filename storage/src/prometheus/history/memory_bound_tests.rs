@@ -145,8 +145,6 @@ impl Sink for Count {
     fn complete(&mut self, _: &ObjectKey) {
         self.1.push(self.0);
     }
-
-    fn abandon(&mut self, _: &ObjectKey) {}
 }
 
 #[tokio::test]

@@ -1,26 +1,15 @@
 //! Matches pods of the past to VPAs, by the pod labels that Prometheus recorded.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    time::Duration,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_core::types::ObjectKey;
-use plimsoll_storage::{
-    Error,
-    prometheus::history::{PodOwnership, VpaMatcher},
-};
+use plimsoll_storage::prometheus::history::VpaMatcher;
 
-use super::HistorySource;
-use crate::{
-    cluster::cache::{selector::Selector, vpa_index::VpaIndex},
-    controllers::recommender::Recommender,
-};
-use plimsoll_core::types::compat::Compat;
+use crate::cluster::cache::{selector::Selector, vpa_index::VpaIndex};
 
 /// The selectors of some VPAs, by namespace and by one label pair that each requires.
 #[derive(Debug, Default)]
-pub(in crate::controllers::recommender) struct SelectorIndex {
+pub(super) struct SelectorIndex {
     namespaces: HashMap<Box<str>, NamespaceSelectors>,
     /// Whether label names are compared unchanged, as upstream does: a name with a dot or a slash then matches no
     /// series.
@@ -38,29 +27,8 @@ struct NamespaceSelectors {
 type LabelPair = (Box<str>, Box<str>);
 type VpaSelector = (ObjectKey, Selector);
 
-impl Recommender {
-    /// The ownership of pods within this time, or in the whole history, if pod labels are configured as its source.
-    pub(in crate::controllers::recommender) async fn pod_ownership<'a>(
-        &self,
-        source: &HistorySource,
-        wanted: impl IntoIterator<Item = &'a ObjectKey>,
-        within: Option<Duration>,
-    ) -> Result<Option<PodOwnership>, Error> {
-        if self.config.prometheus.pod_labels.is_none() {
-            return Ok(None);
-        }
-        let wanted: Vec<&ObjectKey> = wanted.into_iter().collect();
-        let namespaces: BTreeSet<&str> = wanted.iter().map(|key| &*key.namespace).collect();
-        let exact = self.config.compat == Compat::Upstream;
-        let selectors = SelectorIndex::from_index(&self.state.lock().index, wanted, exact);
-        let ownership =
-            source.history.pod_ownership(&Vec::from_iter(namespaces), within, &selectors).await;
-        ownership.map_err(|error| source.unavailable_error(&error))
-    }
-}
-
 impl SelectorIndex {
-    fn from_index<'a>(
+    pub fn from_index<'a>(
         index: &VpaIndex,
         wanted: impl IntoIterator<Item = &'a ObjectKey>,
         exact: bool,
