@@ -97,6 +97,7 @@ fn the_documented_flags_match_the_code() {
     );
     flag_tables("updater", "Updater", flags::of_role("updater"));
     flag_tables("watermark", "Watermark controller", flags::of_role("watermark"));
+    flag_tables("horizontal", "Horizontal controller", flags::of_role("horizontal"));
 }
 
 fn flag_tables(role: &str, first: &str, flags: Vec<flags::Flag>) {
@@ -146,6 +147,12 @@ fn every_fix_has_a_row_and_a_test() {
     let tests = files.map(|file| page(&format!("tests/{file}.rs"))).concat();
     let page = page("docs/compatibility.md");
     for fix in Fix::VARIANTS {
+        assert!(page.contains(&format!("\n| `{fix}` |")), "{fix} has no row");
+        let test = format!("fn {}()", fix.to_string().replace('-', "_"));
+        assert!(tests.contains(&test), "{fix} has no test");
+    }
+    let tests = self::page("core/src/hpa/tests/fixes.rs");
+    for fix in plimsoll_core::hpa::Fix::ALL {
         assert!(page.contains(&format!("\n| `{fix}` |")), "{fix} has no row");
         let test = format!("fn {}()", fix.to_string().replace('-', "_"));
         assert!(tests.contains(&test), "{fix} has no test");

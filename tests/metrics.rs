@@ -1,6 +1,7 @@
 //! The exported metrics are well-formed and include upstream's.
 
 pub mod exposition;
+mod horizontal;
 mod object_metrics;
 mod upstream;
 mod watermark;
@@ -11,8 +12,8 @@ use plimsoll::cluster::server::webhook::{CompletedReview, ReviewObserver as _, R
 use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
     LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
-    RecommenderHealthMetrics, RecommenderMetrics, Registry, UpdatedVpa, UpdaterMetrics, VpaTotals,
-    VpaTraits, WatermarkMetrics, WpaObjectMetrics,
+    RecommenderHealthMetrics, RecommenderMetrics, Registry, ReplicaObjectMetrics, UpdatedVpa,
+    UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics,
 };
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
@@ -100,6 +101,7 @@ fn registry() -> Registry {
     admission.reachable.set_bool(true);
     updater(&mut registry);
     watermark(&mut registry);
+    horizontal::add_to(&mut registry, Cardinality::All);
     registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(3)), Cardinality::All));
     registry
 }
@@ -115,7 +117,12 @@ fn watermark(registry: &mut Registry) {
         Duration::from_millis(15),
     );
     let objects = Arc::new(WatermarkFixtures(vec![web()]));
-    registry.add_watermarks(WpaObjectMetrics::new(objects, Cardinality::All, LabelSet::V12, &[]));
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
+        objects,
+        Cardinality::All,
+        LabelSet::V12,
+        &[],
+    ));
 }
 
 fn updater(registry: &mut Registry) {
@@ -237,10 +244,13 @@ fn the_metrics_page_lists_every_restriction_reason() {
     let begin = page.find("- `plimsoll_restricted_scaling` is").expect("reported");
     let section = &page[begin..];
     let section = &section[..section.find("\n- ").expect("another")];
-    let words: Vec<&str> = SkipReason::restriction_names()
+    let mut words: Vec<&str> = SkipReason::restriction_names()
         .chain(RESTRICTIONS.map(Restriction::as_str))
+        .chain(plimsoll_core::hpa::RESTRICTIONS.map(Restriction::as_str))
         .chain(RecommendationReason::RESTRICTIONS.map(RecommendationReason::name))
         .collect();
+    words.sort_unstable();
+    words.dedup();
     let missing: Vec<_> =
         words.iter().filter(|word| !section.contains(&format!("`{word}`"))).collect();
     assert!(missing.is_empty(), "{missing:?}");

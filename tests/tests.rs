@@ -14,6 +14,7 @@ mod deploy;
 mod docs;
 mod explain;
 mod faults;
+mod horizontal;
 mod hostile_tenant;
 mod liveness;
 mod metric_sources;

@@ -15,6 +15,7 @@
 
 pub mod bounds;
 pub mod combine;
+pub mod comparison;
 pub mod conditions;
 pub mod config;
 pub mod decide;

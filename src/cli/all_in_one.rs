@@ -36,7 +36,7 @@ const ADDRESS_FLAGS: [&str; 2] = ["address", "metrics-addr"];
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Roles to run: recommender, updater, admission-controller, watermark
+    /// Roles to run: recommender, updater, admission-controller, watermark, horizontal
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
     /// Flags of the roles, such as --address=:8942 or --updater.dry-run

@@ -12,10 +12,10 @@ use super::{
 };
 use crate::controllers::runtime::config::{Address, ElectionConfig, ProcessConfig};
 
-/// The API server and the namespaces to handle.
+/// The API server.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Cluster")]
-pub struct ClusterArgs {
+pub struct ApiServerArgs {
     /// Path of the kubeconfig file, to run outside the cluster
     #[arg(long, value_name = "FILE", default_value = "", value_parser = go_values::path())]
     kubeconfig: PathBuf,
@@ -31,6 +31,14 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "BOOL", default_value = "false", hide_default_value = true)]
     #[arg(value_parser = NoEffect::checked(go_values::boolean), hide_short_help = true)]
     profiling: NoEffect,
+}
+
+/// The API server and the namespaces to handle.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    #[command(flatten)]
+    server: ApiServerArgs,
     /// Handles only this namespace
     #[arg(long, value_name = "NAMESPACE", default_value = "")]
     vpa_object_namespace: String,
@@ -39,7 +47,7 @@ pub struct ClusterArgs {
     ignored_vpa_object_namespaces: String,
 }
 
-impl ClusterArgs {
+impl ApiServerArgs {
     /// The settings of a process that serves metrics at this address. Rates of 0 and below mean the same as in
     /// upstream's client.
     pub fn process(
@@ -63,6 +71,18 @@ impl ClusterArgs {
             log: log.log(),
             warnings,
         }
+    }
+}
+
+impl ClusterArgs {
+    /// The settings of a process that serves metrics at this address.
+    pub fn process(
+        &self,
+        address: &Address,
+        log: &LogArgs,
+        warnings: Vec<String>,
+    ) -> ProcessConfig {
+        self.server.process(address, log, warnings)
     }
 
     /// The namespaces to handle. As in upstream, spaces in names are not trimmed.

@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 
 use super::{
-    Command, admission, explain, one_line, output::CliError, parse, parse_problem, recommender,
-    updater, watermark,
+    Command, admission, explain, horizontal, one_line, output::CliError, parse, parse_problem,
+    recommender, updater, watermark,
 };
 use crate::controllers::{
-    AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig, all_in_one::AllInOneConfig,
-    runtime::config::ProcessConfig,
+    AdmissionConfig, HorizontalConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
+    all_in_one::AllInOneConfig, runtime::config::ProcessConfig,
 };
 use plimsoll_core::types::compat::Compat;
 
@@ -41,6 +41,11 @@ pub fn watermark_config(
     variable: impl Fn(&str) -> String,
 ) -> Result<WatermarkConfig, String> {
     role_config(watermark::NAME, flags, variable, |all| all.watermark)
+}
+
+/// Parses the flags of a horizontal controller.
+pub fn horizontal_config(flags: &[&str]) -> Result<HorizontalConfig, String> {
+    role_config(horizontal::NAME, flags, |_| String::new(), |all| all.horizontal)
 }
 
 fn role_config<C>(
@@ -105,6 +110,10 @@ pub(super) fn add_role(
             let role = config.watermark.insert(arguments.config(&typed, variable, home)?);
             (role.process.clone(), role.compat)
         }
+        Command::Horizontal(arguments) => {
+            let role = config.horizontal.insert(arguments.config(&typed)?);
+            (role.process.clone(), role.compat)
+        }
         _ => return Err(CliError::usage(format!("not flags of the {role}; see --help"))),
     })
 }
@@ -129,6 +138,9 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         }
         Command::Updater(arguments) => {
             arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
+        }
+        Command::Horizontal(arguments) => {
+            arguments.config(&typed).and_then(|config| without_warnings(&config.process))
         }
         Command::Doctor(arguments) => arguments.config(variable).map(drop),
         Command::Watermark(arguments) => arguments.check(&typed),

@@ -1,15 +1,12 @@
 //! `plimsoll explain`: flags and run of each supported kind.
 
-use std::time::Duration;
-
 use clap::{ArgAction, Args, Subcommand};
-use plimsoll_core::hpa::Config;
 use serde::Serialize;
 
 use super::{
     Exit, environment,
     feature_gates::{FeatureGate, FeatureGates},
-    go_values::duration,
+    hpa_controller::HpaControllerArgs,
     one_shot::ReportArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
@@ -284,30 +281,14 @@ The JSON follows docs/schema/explain-hpa.v1.json.";
 pub struct HpaArgs {
     #[command(flatten)]
     object: ObjectArgs,
-    /// Ratios of value and target that differ from 1 by at most this change nothing
-    #[arg(long, value_name = "FRACTION", default_value = "0.1", hide_short_help = true)]
-    horizontal_pod_autoscaler_tolerance: f64,
-    /// How long a past recommendation delays scaling down
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, hide_short_help = true)]
-    horizontal_pod_autoscaler_downscale_stabilization: Duration,
-    /// How long CPU usage of a new pod counts only if it was measured while the pod was ready
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, hide_short_help = true)]
-    horizontal_pod_autoscaler_cpu_initialization_period: Duration,
-    /// A pod that became unready within this time after its start counts as never ready
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration, hide_short_help = true)]
-    horizontal_pod_autoscaler_initial_readiness_delay: Duration,
+    #[command(flatten)]
+    controller: HpaControllerArgs,
 }
 
 impl HpaArgs {
     fn config(&self) -> Result<ExplainHpaConfig, CliError> {
         let (namespace, name) = self.object.resolve()?;
-        let config = Config {
-            tolerance: self.horizontal_pod_autoscaler_tolerance,
-            downscale_stabilization: self.horizontal_pod_autoscaler_downscale_stabilization,
-            cpu_initialization_period: self.horizontal_pod_autoscaler_cpu_initialization_period,
-            initial_readiness_delay: self.horizontal_pod_autoscaler_initial_readiness_delay,
-            ..Config::default()
-        };
+        let config = self.controller.config();
         Ok(ExplainHpaConfig { namespace, name, config })
     }
 

@@ -19,6 +19,8 @@ mod feature_gates;
 mod flag_syntax;
 pub mod flags;
 mod go_values;
+mod horizontal;
+mod hpa_controller;
 mod klog;
 pub mod log;
 mod one_shot;
@@ -48,8 +50,8 @@ use clap::{
 };
 
 pub use config_from_flags::{
-    admission_config, all_in_one_config, check, recommender_config, updater_config,
-    watermark_config,
+    admission_config, all_in_one_config, check, horizontal_config, recommender_config,
+    updater_config, watermark_config,
 };
 pub use exit::Exit;
 
@@ -70,6 +72,7 @@ Examples:
   plimsoll admission-controller        apply recommendations to new pods
   plimsoll updater --dry-run           which running pods it would update
   plimsoll watermark --dry-run         which replicas it would set
+  plimsoll horizontal                  compares every HPA with its controller
   plimsoll run --roles=recommender,updater
                                        several roles in one process
   plimsoll status                      status of the roles in a cluster
@@ -103,6 +106,7 @@ enum Command {
     Crds(crds::CrdsArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
+    Horizontal(Box<horizontal::HorizontalArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
     Run(all_in_one::RunArgs),
     Status(status::StatusArgs),
@@ -110,10 +114,11 @@ enum Command {
     Watermark(Box<watermark::WatermarkArgs>),
 }
 
-/// The roles that upstream ships as separate binaries, with the binary names, which also start them here. Each parses its
-/// flags like upstream's.
-const ROLES: [(&str, &str); 4] = [
+/// The roles, with the names of the binaries that upstream ships them as, which also start them here. Each parses its flags
+/// like upstream's.
+const ROLES: [(&str, &str); 5] = [
     (admission::NAME, admission::NAME),
+    (horizontal::NAME, horizontal::NAME),
     (recommender::NAME, recommender::NAME),
     (updater::NAME, updater::NAME),
     (watermark::NAME, watermark::PROGRAM),
@@ -134,6 +139,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Crds(arguments) => crds::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
+            Command::Horizontal(arguments) => horizontal::run(&arguments, &typed),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
@@ -320,6 +326,7 @@ mod tests {
             explain::EXAMPLES,
             explain::POD_EXAMPLES,
             explain::VPA_EXAMPLES,
+            horizontal::EXAMPLES,
             recommender::EXAMPLES,
             all_in_one::EXAMPLES,
             status::EXAMPLES,

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result, bail};
 
 use super::{
-    AdmissionConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
+    AdmissionConfig, HorizontalConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
     admission::AdmissionHandle,
+    horizontal::HorizontalHandle,
     recommender::RecommenderHandle,
     runtime::{
         client,
@@ -34,6 +35,8 @@ pub struct AllInOneConfig {
     pub admission: Option<AdmissionConfig>,
     /// The watermark controller.
     pub watermark: Option<WatermarkConfig>,
+    /// The horizontal controller.
+    pub horizontal: Option<HorizontalConfig>,
 }
 
 /// Controllers that run in one process.
@@ -47,6 +50,7 @@ pub struct AllInOneHandle {
     admission: Option<AdmissionHandle>,
     /// The watermark controller, if it is one of them.
     pub watermark: Option<WatermarkHandle>,
+    horizontal: Option<HorizontalHandle>,
     listeners: TaskGroup,
     /// Stopped with the last task that runs on it.
     _liveness: Liveness,
@@ -83,12 +87,14 @@ pub async fn start(
     let updater = prepare_some(config.updater, &mut context).await?;
     let admission = prepare_some(config.admission, &mut context).await?;
     let watermark = prepare_some(config.watermark, &mut context).await?;
+    let horizontal = prepare_some(config.horizontal, &mut context).await?;
     let first = || vec![addresses[0]];
     let mut handle = AllInOneHandle {
         recommender: recommender.map(|prepared| prepared.start(first())),
         updater: updater.map(|prepared| prepared.start(first())),
         admission: admission.map(|prepared| prepared.start(first())),
         watermark: watermark.map(|prepared| prepared.start(first())),
+        horizontal: horizontal.map(|prepared| prepared.start(first())),
         addresses,
         listeners: TaskGroup::default(),
         _liveness: context.liveness.clone(),
@@ -121,6 +127,7 @@ impl AllInOneConfig {
             self.updater.as_ref().map(ControllerConfig::process),
             self.admission.as_ref().map(ControllerConfig::process),
             self.watermark.as_ref().map(ControllerConfig::process),
+            self.horizontal.as_ref().map(ControllerConfig::process),
         ];
         let mut files = processes.into_iter().flatten().map(|process| &process.kubeconfig);
         let first = files.next().context("no roles selected; set --roles")?;
@@ -139,6 +146,7 @@ impl AllInOneConfig {
             self.recommender.as_ref().map(|config| ("recommender", &config.election)),
             self.updater.as_ref().map(|config| ("updater", &config.election)),
             self.watermark.as_ref().map(|config| ("watermark", &config.election)),
+            self.horizontal.as_ref().map(|config| ("horizontal", &config.election)),
         ];
         let leases: Vec<_> =
             leases.into_iter().flatten().filter(|(_, lease)| lease.enabled).collect();
@@ -168,6 +176,7 @@ impl AllInOneHandle {
             stop_some(self.updater),
             stop_some(self.admission),
             stop_some(self.watermark),
+            stop_some(self.horizontal),
         );
         self.listeners.shut_down().await;
     }

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod all_in_one;
+pub mod horizontal;
 pub mod recommender;
 pub(crate) mod replicas;
 pub mod runtime;
@@ -9,6 +10,7 @@ pub mod updater;
 pub mod watermark;
 
 pub use admission::config::AdmissionConfig;
+pub use horizontal::config::HorizontalConfig;
 pub use recommender::config::RecommenderConfig;
 pub use runtime::controller::{connect, run, start};
 pub use updater::config::UpdaterConfig;

@@ -39,7 +39,7 @@ use crate::{
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
     },
-    telemetry::{PrometheusQueryMetrics, WatermarkMetrics, WpaObjectMetrics},
+    telemetry::{PrometheusQueryMetrics, ReplicaObjectMetrics, WatermarkMetrics},
 };
 
 /// The reporting component of events.
@@ -82,7 +82,7 @@ impl Controller for WatermarkController {
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
         let objects = Arc::new(WatermarkObjectMetrics(Arc::downgrade(&controller)));
         let (cardinality, label_set, labels) = series;
-        context.registry.add_watermarks(WpaObjectMetrics::new(
+        context.registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
             objects,
             cardinality,
             label_set,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   RecommenderMetrics, UpdaterMetrics, ... ──▶ Family ─ Counter | Gauge | Histogram ──┐
-//!   ObjectMetrics, WpaObjectMetrics: the state of the component, read page by page ────┼─▶ Registry ─▶ Scrape: chunks
+//!   ObjectMetrics, ReplicaObjectMetrics: the state of the component, read page by page ────┼─▶ Registry ─▶ Scrape: chunks
 //!   /proc/self ────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -16,6 +16,7 @@ pub(crate) mod client_calls;
 pub(crate) mod definition;
 pub(crate) mod exposition;
 pub(crate) mod family;
+pub(crate) mod horizontal;
 pub(crate) mod instruments;
 pub(crate) mod labels;
 pub(crate) mod loop_metrics;
@@ -33,6 +34,7 @@ pub use api_traffic::ApiTrafficMetrics;
 pub use client_calls::ApiRequestMetrics;
 pub(crate) use client_calls::PrometheusQueryMetrics;
 pub use definition::{Definition, MetricType};
+pub use horizontal::HorizontalMetrics;
 pub use labels::{HistoryState, LabelSet};
 pub(crate) use loop_metrics::LoopMetrics;
 pub use objects::{
@@ -44,7 +46,7 @@ pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::Registry;
 pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub use watermark::{
-    ExportedMonitor, ExportedState, WatermarkMetrics, WatermarkRow, WpaMetricsSource,
-    WpaObjectMetrics,
+    ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow,
+    WatermarkMetrics,
 };
 pub(crate) use watermark::{RecommenderCall, client_label};

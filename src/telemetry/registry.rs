@@ -11,7 +11,7 @@ use super::{
     instruments::{Gauge, Instrument},
     objects::{self, ObjectMetrics, ObjectScrape},
     process,
-    watermark::WpaObjectMetrics,
+    watermark::ReplicaObjectMetrics,
 };
 
 /// A chunk is sent once it has this many bytes. It may exceed this by one series or one page of objects.
@@ -71,7 +71,8 @@ pub struct Registry {
     /// The same families with their types, by name.
     typed: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
     objects: Option<Arc<ObjectMetrics>>,
-    watermarks: Option<Arc<WpaObjectMetrics>>,
+    /// For each kind of replica autoscaler.
+    replicas: Vec<Arc<ReplicaObjectMetrics>>,
 }
 
 impl Default for Registry {
@@ -83,8 +84,12 @@ impl Default for Registry {
 impl Registry {
     /// Creates a registry with the metrics of the process and its version.
     pub fn new() -> Self {
-        let mut registry =
-            Self { families: Vec::new(), typed: HashMap::new(), objects: None, watermarks: None };
+        let mut registry = Self {
+            families: Vec::new(),
+            typed: HashMap::new(),
+            objects: None,
+            replicas: Vec::new(),
+        };
         for family in process::families() {
             registry.add(family);
         }
@@ -124,17 +129,16 @@ impl Registry {
         self.objects = Some(Arc::new(merged));
     }
 
-    /// Adds the metrics of the objects of a watermark controller to every scrape.
-    pub fn add_watermarks(&mut self, watermarks: WpaObjectMetrics) {
-        self.watermarks = Some(Arc::new(watermarks));
+    /// Adds the metrics of a kind of replica autoscaler to every scrape.
+    pub fn add_replica_autoscalers(&mut self, objects: ReplicaObjectMetrics) {
+        self.replicas.push(Arc::new(objects));
     }
 
     /// The definitions of all families, in the order in which they are rendered.
     pub fn definitions(&self) -> Vec<Definition> {
         let mut definitions: Vec<_> =
             self.families.iter().map(|family| *family.definition()).collect();
-        let (vpas, watermarks) = (self.objects.as_deref(), self.watermarks.as_deref());
-        definitions.extend(objects::definitions(vpas, watermarks));
+        definitions.extend(objects::definitions(self.objects.as_deref(), &self.replicas));
         definitions
     }
 
@@ -144,7 +148,7 @@ impl Registry {
             registry: self.clone(),
             next: 0,
             current_family: None,
-            objects: ObjectScrape::new(self.objects.clone(), self.watermarks.clone()),
+            objects: ObjectScrape::new(self.objects.clone(), self.replicas.clone()),
         }
     }
 

@@ -9,11 +9,11 @@ mod render;
 
 use std::time::Duration;
 
-pub(super) use self::families::WpaSeries;
+pub(super) use self::families::ReplicaSeries;
 pub use self::{
     calls::{RecommenderCall, RecommenderCallMetrics, client_label},
-    exported_state::{ExportedMonitor, ExportedState, WatermarkRow, WpaMetricsSource},
-    render::WpaObjectMetrics,
+    exported_state::{ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaRow},
+    render::ReplicaObjectMetrics,
 };
 use super::{
     definition::{STEP_SECONDS, counter, gauge, histogram},

@@ -29,7 +29,7 @@ use crate::support::{
 /// unchanged.
 pub fn port_variable(port: i32) -> Option<&'static str> {
     match port {
-        8942..=8944 => Some("PLIMSOLL_FLAG_ADDRESS"),
+        8942..=8945 => Some("PLIMSOLL_FLAG_ADDRESS"),
         8000 => Some("PLIMSOLL_FLAG_PORT"),
         8383 => Some("PLIMSOLL_FLAG_METRICS_ADDR"),
         9440 => Some("PLIMSOLL_FLAG_HEALTH_PORT"),

@@ -12,8 +12,14 @@ use super::ROOT;
 use crate::support::skipped::report_skipped;
 
 /// The shipped overlays.
-pub const OVERLAYS: [&str; 5] =
-    ["recommender-only", "full-vpa", "watermark-only", "all-in-one", "high-availability"];
+pub const OVERLAYS: [&str; 6] = [
+    "recommender-only",
+    "full-vpa",
+    "watermark-only",
+    "horizontal-only",
+    "all-in-one",
+    "high-availability",
+];
 /// Values that enable all objects of a release that are off by default.
 pub const EVERYTHING: &[&str] = &[
     "watermark.enabled=true",

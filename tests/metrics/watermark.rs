@@ -7,7 +7,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll::telemetry::{
     Cardinality, ExportedMonitor, ExportedState, LabelSet, ObjectMetrics, Registry,
-    WatermarkMetrics, WatermarkRow, WpaMetricsSource, WpaObjectMetrics, objects::PAGE_SIZE,
+    ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow, WatermarkMetrics, objects::PAGE_SIZE,
 };
 use plimsoll_core::{
     scaling::{MetricBounds, MetricDecision, MetricError, Restriction, ScaleDecision},
@@ -61,6 +61,9 @@ pub fn web() -> WatermarkFixture {
         decision: Some(decided(vec![requests], restrictions)),
         reconciled_at: NOW,
         last_value_at: Some(NOW.earlier(Duration::from_millis(2500))),
+        update_mode: "",
+        pods: None,
+        shadow_difference: None,
     };
     WatermarkFixture { key: ObjectKey::new("shop", "web"), state }
 }
@@ -85,16 +88,16 @@ fn failed() -> WatermarkFixture {
     WatermarkFixture { key, state }
 }
 
-impl WpaMetricsSource for WatermarkFixtures {
+impl ReplicaMetricsSource for WatermarkFixtures {
     fn visit(
         &self,
         after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(WatermarkRow<'_>),
+        visit: &mut dyn FnMut(ReplicaRow<'_>),
     ) -> Option<ObjectKey> {
         let rest = self.0.iter().filter(|object| after.is_none_or(|after| object.key > *after));
         let page: Vec<&WatermarkFixture> = rest.take(PAGE_SIZE).collect();
         for object in &page {
-            visit(WatermarkRow { key: &object.key, state: &object.state, now: NOW });
+            visit(ReplicaRow { key: &object.key, state: &object.state, now: NOW });
         }
         page.last().filter(|_| page.len() == PAGE_SIZE).map(|last| last.key.clone())
     }
@@ -108,7 +111,7 @@ fn scrape_text(
 ) -> String {
     let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
     let mut registry = Registry::new();
-    registry.add_watermarks(WpaObjectMetrics::new(
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
         Arc::new(WatermarkFixtures(objects)),
         cardinality,
         set,
@@ -347,8 +350,9 @@ fn objects_of_several_pages_stay_within_their_families() {
     let fixtures = WatermarkFixtures((0..count).map(named).collect());
     let mut registry = Registry::new();
     registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(count)), Cardinality::All));
-    let objects = WpaObjectMetrics::new(Arc::new(fixtures), Cardinality::All, LabelSet::V12, &[]);
-    registry.add_watermarks(objects);
+    let objects =
+        ReplicaObjectMetrics::watermark(Arc::new(fixtures), Cardinality::All, LabelSet::V12, &[]);
+    registry.add_replica_autoscalers(objects);
     let registry = Arc::new(registry);
     let chunks: Vec<_> = registry.scrape().collect();
     assert!(chunks.len() > 10, "only {} chunks", chunks.len());

@@ -52,6 +52,45 @@ pub struct PodGroups {
     pub reasons: BTreeMap<String, NotCounted>,
 }
 
+/// Numbers of pods by how they count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodCounts {
+    /// Pods that count with their own sample.
+    pub counted: usize,
+    /// Pods that count as 0 when scaling up.
+    pub unready: usize,
+    /// Pods without a sample.
+    pub missing: usize,
+    /// Pods that do not count at all.
+    pub ignored: usize,
+    /// Pods of the selector that the target does not own.
+    pub foreign: usize,
+}
+
+impl PodCounts {
+    /// The counts of the groups and of the pods that the target does not own, which may be in any group.
+    pub fn new(groups: &PodGroups, foreign: usize) -> Self {
+        Self {
+            counted: groups.ready,
+            unready: groups.unready.len(),
+            missing: groups.missing.len(),
+            ignored: groups.ignored.len(),
+            foreign,
+        }
+    }
+
+    /// The name of each state and its count, in order of the names.
+    pub const fn by_state(self) -> [(&'static str, usize); 5] {
+        [
+            ("counted", self.counted),
+            ("foreign", self.foreign),
+            ("ignored", self.ignored),
+            ("missing", self.missing),
+            ("unready", self.unready),
+        ]
+    }
+}
+
 /// Rules that decide whether the CPU usage of a pod counts.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadinessRules {

@@ -80,6 +80,18 @@ impl Selector {
         Ok(Self { requirements, nothing: false })
     }
 
+    /// A label that every selected object has, with its only value, for a lookup in an index.
+    pub fn required_label(&self) -> Option<(&str, &str)> {
+        self.requirements.iter().find_map(|requirement| {
+            match (requirement.operator, requirement.values.as_slice()) {
+                (Operator::Equals | Operator::DoubleEquals | Operator::In, [value]) => {
+                    Some((&*requirement.key, &**value))
+                }
+                _ => None,
+            }
+        })
+    }
+
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         !self.nothing && self.requirements.iter().all(|requirement| requirement.matches(labels))

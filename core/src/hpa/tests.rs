@@ -1,6 +1,7 @@
 //! Golden vectors, properties, and both behaviors of each fix.
 
 mod averages;
+mod comparisons;
 mod fixes;
 mod fixture;
 mod passes;

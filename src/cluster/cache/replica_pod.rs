@@ -1,17 +1,39 @@
-//! A pod as the horizontal controller uses it: its owners and its readiness.
+//! A pod as the watermark controller uses it: its owners and its readiness.
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
 use k8s_openapi::{
+    NamespaceResourceScope,
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
+use kube::Resource;
 use plimsoll_core::types::Time;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{label_store::HasLabels, selector::Labels};
 use crate::cluster::watch::partial_objects::{Condition, lean_references};
 use plimsoll_core::scaling::{self, pod_readiness::Phase};
+
+/// What a kind of replica autoscaler stores of a pod.
+pub trait CachedPod: HasLabels + Send + 'static {
+    /// The pod as received from the watch.
+    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static;
+
+    /// What to store of a pod.
+    fn from_object(object: Self::Object) -> Self;
+    /// The name of the pod.
+    fn name(&self) -> Arc<str>;
+    /// All owners of the pod, not only the controller.
+    fn owners(&self) -> &[OwnerRef];
+    /// Whether the pod is ready and not terminating.
+    fn is_ready(&self) -> bool;
+}
 
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Pod")]
@@ -50,6 +72,26 @@ pub struct ReplicaPod {
 impl HasLabels for ReplicaPod {
     fn labels(&self) -> &Labels {
         &self.labels
+    }
+}
+
+impl CachedPod for ReplicaPod {
+    type Object = PartialReplicaPod;
+
+    fn from_object(object: PartialReplicaPod) -> Self {
+        object.into_replica_pod()
+    }
+
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.pod.name)
+    }
+
+    fn owners(&self) -> &[OwnerRef] {
+        &self.owners
+    }
+
+    fn is_ready(&self) -> bool {
+        matches!(self.pod.ready, Some((true, _))) && !self.pod.terminating
     }
 }
 

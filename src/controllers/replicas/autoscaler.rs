@@ -1,6 +1,6 @@
 //! What a kind of autoscaler has to implement: its types, its reconcile, and how its status and events are rendered.
 
-use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
@@ -13,6 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::Span;
 
 use super::{ObjectState, ReplicaController};
+use crate::cluster::cache::replica_pod::CachedPod;
 
 /// When an object is due next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub trait AutoscalerKind: Sized + Send + Sync + 'static {
     type Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync;
     /// What is kept from reconcile to reconcile besides what all kinds keep.
     type State: Clone + Debug + Default + Send;
+    /// What is stored of a pod.
+    type Pod: CachedPod;
     /// What metrics export of an object.
     type Exported: Clone + Debug + Default + Send + Sync;
 
@@ -85,7 +88,7 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     fn log_span(object: &Self::Object) -> Span;
 
     /// The workload whose replicas are set.
-    fn target(object: &Self::Object) -> &ScaleTarget;
+    fn target(object: &Self::Object) -> Cow<'_, ScaleTarget>;
 
     /// When the target was last scaled, by the status.
     fn last_scale(status: &Self::Status) -> Option<Time>;

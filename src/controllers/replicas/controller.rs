@@ -7,7 +7,7 @@ use std::{
 };
 
 use kube::Client;
-use plimsoll_core::types::compat::Compat;
+use plimsoll_core::types::{ObjectKey, Time, compat::Compat};
 use tokio::time::Instant;
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        cache::{replica_pod::ReplicaPod, selector::Selector},
+        cache::{replica_pod::CachedPod as _, selector::Selector},
         clock::Clock,
         leader::{Election, ElectionState, Fence, LeaderState},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
@@ -81,7 +81,7 @@ pub struct ReplicaController<A: ReplicaAutoscaler> {
     pub(in crate::controllers) clock: Clock,
     pub(in crate::controllers) client: Client,
     pub(in crate::controllers) queue: Arc<ReconcileQueue<A>>,
-    pub(in crate::controllers) workloads: Arc<Workloads>,
+    pub(in crate::controllers) workloads: Arc<Workloads<A::Pod>>,
     pub(in crate::controllers) permit: Permit,
     pub(in crate::controllers) events: Arc<EventRecorder<A>>,
     pub(in crate::controllers) status: Arc<StatusWriter<A>>,
@@ -179,10 +179,29 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
 
     /// How many pods of a namespace are ready and not terminating, according to the watch.
     pub fn ready_pods(&self, namespace: &str) -> usize {
-        let is_ready =
-            |kept: &ReplicaPod| matches!(kept.pod.ready, Some((true, _))) && !kept.pod.terminating;
-        let all = self.workloads.scopes.pods(namespace, &Selector::everything(), is_ready);
+        let scopes = &self.workloads.scopes;
+        let all = scopes.pods(namespace, &Selector::everything(), |pod| pod.is_ready());
         all.into_iter().filter(|ready| *ready).count()
+    }
+
+    /// Visits the exported states of a page of objects, with the current time. Returns the key after which the next page
+    /// starts. While another process leads there are none: the state here is outdated. While the leader is unknown, they
+    /// are still exported.
+    pub(in crate::controllers) fn visit_exported(
+        &self,
+        after: Option<&ObjectKey>,
+        limit: usize,
+        mut visit: impl FnMut(&ObjectKey, &A::Exported, Time),
+    ) -> Option<ObjectKey> {
+        if self.is_standby() {
+            return None;
+        }
+        let (exported, next) = self.queue.exported_page(after, limit);
+        let now = self.clock.now();
+        for (key, state) in &exported {
+            visit(key, state, now);
+        }
+        next
     }
 
     /// The election; `None` in a dry run and where it is disabled.

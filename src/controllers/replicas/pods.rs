@@ -8,15 +8,12 @@
 use super::Workloads;
 use crate::cluster::{
     cache::{
-        replica_pod::{OwnerRef, ReplicaPod},
+        replica_pod::{CachedPod, OwnerRef},
         selector::Selector,
     },
     target::scale::{ScaleClient, ScaleState},
 };
-use plimsoll_core::{
-    api::scale_target::ScaleTarget,
-    scaling::{Pod, pod_readiness::is_owner_by_name},
-};
+use plimsoll_core::{api::scale_target::ScaleTarget, scaling::pod_readiness::is_owner_by_name};
 
 /// The label that a Deployment's ReplicaSet sets on its pods, and that is part of its own name.
 const POD_TEMPLATE_HASH: &str = "pod-template-hash";
@@ -39,14 +36,15 @@ enum Ownership {
     ThroughOwners(Box<[OwnerRef]>),
 }
 
-/// The pods that the scale's selector matches, with their ownership.
-pub(in crate::controllers) async fn matching_pods(
-    workloads: &Workloads,
+/// Maps the pods that the scale's selector matches, with whether the target owns each.
+pub(in crate::controllers) async fn matching_pods<P: CachedPod, R>(
+    workloads: &Workloads<P>,
     namespace: &str,
     target: &ScaleTarget,
     scale: &ScaleState,
     rule: OwnershipRule,
-) -> Vec<Pod> {
+    mut map: impl FnMut(&P) -> R,
+) -> Vec<(R, bool)> {
     let selector = match &scale.selector {
         Ok(selector) => selector.clone(),
         // Upstream treats an empty selector as one that matches everything, and relies on owners.
@@ -54,17 +52,16 @@ pub(in crate::controllers) async fn matching_pods(
     };
     // Without a uid only names are left.
     let by_name = rule == OwnershipRule::OwnerName || scale.uid.is_empty();
-    let ownership_of = |pod: &ReplicaPod| {
+    let ownership_of = |pod: &P| {
         if rule == OwnershipRule::Selector {
             return Ownership::Known(true);
         }
         if by_name {
-            return Ownership::Known(owner_name_matches(&pod.owners, &target.name));
+            return Ownership::Known(owner_name_matches(pod.owners(), &target.name));
         }
         classify(pod, &scale.uid, &target.kind, &target.name)
     };
-    let matching =
-        workloads.scopes.pods(namespace, &selector, |pod| (ownership_of(pod), pod.pod.clone()));
+    let matching = workloads.scopes.pods(namespace, &selector, |pod| (ownership_of(pod), map(pod)));
     let mut lookups =
         OwnerLookups { target_name: &target.name, target_uid: &scale.uid, results: Vec::new() };
     let mut pods = Vec::with_capacity(matching.len());
@@ -80,7 +77,7 @@ pub(in crate::controllers) async fn matching_pods(
                 owned_by_target
             }
         };
-        pods.push(Pod { owned_by_target, ..pod });
+        pods.push((pod, owned_by_target));
     }
     pods
 }
@@ -114,25 +111,26 @@ fn owner_name_matches(owners: &[OwnerRef], target: &str) -> bool {
     owners.iter().any(|owner| is_owner_by_name(&owner.kind, &owner.name, target))
 }
 
-fn classify(pod: &ReplicaPod, uid: &str, kind: &str, name: &str) -> Ownership {
-    if pod.owners.is_empty() || pod.owners.iter().any(|owner| *owner.uid == *uid) {
-        return Ownership::Known(!pod.owners.is_empty());
+fn classify(pod: &impl CachedPod, uid: &str, kind: &str, name: &str) -> Ownership {
+    let owners = pod.owners();
+    if owners.is_empty() || owners.iter().any(|owner| *owner.uid == *uid) {
+        return Ownership::Known(!owners.is_empty());
     }
     let is_replica_set =
         |owner: &OwnerRef| &*owner.kind == "ReplicaSet" && owner.api_version.starts_with("apps/");
     if kind == "Deployment"
-        && pod.owners.iter().all(is_replica_set)
-        && let Some(hash) = pod.labels.get(POD_TEMPLATE_HASH)
+        && owners.iter().all(is_replica_set)
+        && let Some(hash) = pod.labels().get(POD_TEMPLATE_HASH)
     {
         let is_current_replica_set = |owner: &OwnerRef| {
             let rest = owner.name.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
             rest == Some(hash)
         };
-        if pod.owners.iter().any(is_current_replica_set) {
+        if owners.iter().any(is_current_replica_set) {
             return Ownership::Known(true);
         }
     }
-    Ownership::ThroughOwners(pod.owners.clone())
+    Ownership::ThroughOwners(owners.into())
 }
 
 #[cfg(test)]
@@ -140,7 +138,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cluster::cache::replica_pod::PartialReplicaPod;
+    use crate::cluster::cache::replica_pod::{PartialReplicaPod, ReplicaPod};
 
     fn pod(labels: &Value, owners: &Value) -> ReplicaPod {
         let metadata = json!({

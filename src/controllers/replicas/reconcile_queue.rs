@@ -1,7 +1,7 @@
 //! All objects with their state, ordered by when they are due for the next reconcile.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -262,6 +262,11 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
             None => entry.running.clone(),
         });
         objects.collect()
+    }
+
+    /// The keys of all objects.
+    pub fn keys(&self) -> HashSet<ObjectKey> {
+        self.lock().entries.keys().cloned().collect()
     }
 
     /// The exported states of a page of objects that starts after `after`, and the key after which the next page starts.

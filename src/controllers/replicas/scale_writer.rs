@@ -49,7 +49,7 @@ impl<A: ReplicaAutoscaler> Default for ScaleFollowUp<A> {
 /// Applies decisions, and writes scales.
 pub(in crate::controllers) struct ScaleWriter<A: ReplicaAutoscaler> {
     pub(super) status: Arc<StatusWriter<A>>,
-    pub(super) workloads: Arc<Workloads>,
+    pub(super) workloads: Arc<Workloads<A::Pod>>,
 }
 
 impl<A: ReplicaAutoscaler> ScaleWriter<A> {

@@ -5,30 +5,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::ResourceExt as _;
 
 use crate::cluster::{
-    cache::{
-        label_store::LabelStore,
-        replica_pod::{PartialReplicaPod, ReplicaPod},
-        selector::Selector,
-    },
+    cache::{label_store::LabelStore, replica_pod::CachedPod, selector::Selector},
     target::scale::{ObjectReference, ScaleCache, ScaleState},
     watch::{ObjectChange, status::WatchStatus},
 };
 
 /// The watches of one namespace, or of all.
 #[derive(Debug)]
-pub(in crate::controllers) struct WatchScope {
+pub(in crate::controllers) struct WatchScope<P> {
     pub namespace: Option<String>,
     pub pods: Arc<WatchStatus>,
     /// Watched on demand; scales that are not in the cache are fetched.
     pub scales: ScaleCache,
-    pod_store: Mutex<LabelStore<ReplicaPod>>,
+    pod_store: Mutex<LabelStore<P>>,
 }
 
 /// The watches of all configured namespaces.
 #[derive(Debug)]
-pub(in crate::controllers) struct WatchScopes(Vec<Arc<WatchScope>>);
+pub(in crate::controllers) struct WatchScopes<P>(Vec<Arc<WatchScope<P>>>);
 
-impl WatchScopes {
+impl<P: CachedPod> WatchScopes<P> {
     /// Watches that are not started yet.
     pub fn new(namespaces: &[String]) -> Self {
         let scope = |namespace| {
@@ -46,7 +42,7 @@ impl WatchScopes {
     }
 
     /// One scope per namespace, or one for all namespaces.
-    pub fn all(&self) -> &[Arc<WatchScope>] {
+    pub fn all(&self) -> &[Arc<WatchScope<P>>] {
         &self.0
     }
 
@@ -55,7 +51,7 @@ impl WatchScopes {
         &self,
         namespace: &str,
         selector: &Selector,
-        map: impl FnMut(&ReplicaPod) -> R,
+        map: impl FnMut(&P) -> R,
     ) -> Vec<R> {
         let Some(scope) = self.scope_of(namespace) else { return Vec::new() };
         let pods = scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,8 +73,8 @@ impl WatchScopes {
         self.0.iter().flat_map(|scope| scope.scales.counts())
     }
 
-    fn scope_of(&self, namespace: &str) -> Option<&Arc<WatchScope>> {
-        let covers = |scope: &&Arc<WatchScope>| {
+    fn scope_of(&self, namespace: &str) -> Option<&Arc<WatchScope<P>>> {
+        let covers = |scope: &&Arc<WatchScope<P>>| {
             scope.namespace.as_deref().is_none_or(|watched| watched == namespace)
         };
         self.0.iter().find(covers)
@@ -86,20 +82,20 @@ impl WatchScopes {
 
     /// Number of cached pods.
     pub fn pod_count(&self) -> usize {
-        let count = |scope: &Arc<WatchScope>| {
+        let count = |scope: &Arc<WatchScope<P>>| {
             scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner).len()
         };
         self.0.iter().map(count).sum()
     }
 }
 
-impl WatchScope {
+impl<P: CachedPod> WatchScope<P> {
     /// Applies a change of a pod.
-    pub fn apply_pod_change(&self, change: ObjectChange<PartialReplicaPod>) {
+    pub fn apply_pod_change(&self, change: ObjectChange<P::Object>) {
         let change = change.map(|pod| {
             let namespace = pod.namespace().unwrap_or_default();
-            let object = pod.into_replica_pod();
-            (namespace, Arc::clone(&object.pod.name), object)
+            let pod = P::from_object(pod);
+            (namespace, pod.name(), pod)
         });
         self.pod_store.lock().unwrap_or_else(PoisonError::into_inner).apply(change);
     }

@@ -19,21 +19,25 @@ use plimsoll_core::types::compat::Compat;
 /// The state of the watches of objects, one for each watch scope of the workloads, in the same order.
 pub(super) struct Watches<A: ReplicaAutoscaler> {
     objects: Vec<Arc<WatchStatus>>,
-    workloads: Arc<Workloads>,
+    workloads: Arc<Workloads<A::Pod>>,
     queue: Arc<ReconcileQueue<A>>,
     clock: Clock,
 }
 
 impl<A: ReplicaAutoscaler> Watches<A> {
     /// Creates watch states; no watch is started yet.
-    pub fn new(workloads: Arc<Workloads>, queue: Arc<ReconcileQueue<A>>, clock: Clock) -> Self {
+    pub fn new(
+        workloads: Arc<Workloads<A::Pod>>,
+        queue: Arc<ReconcileQueue<A>>,
+        clock: Clock,
+    ) -> Self {
         let scopes = workloads.scopes.all().iter();
         let objects = scopes.map(|_| Arc::new(WatchStatus::new(A::RESOURCE))).collect();
         Self { objects, workloads, queue, clock }
     }
 
     /// The watch scopes: each namespace, or one for all.
-    pub fn scopes(&self) -> &[Arc<WatchScope>] {
+    pub fn scopes(&self) -> &[Arc<WatchScope<A::Pod>>] {
         self.workloads.scopes.all()
     }
 
@@ -69,14 +73,14 @@ impl<A: ReplicaAutoscaler> Watches<A> {
                 (&change, self.scopes().get(index))
         {
             let namespace = object.namespace().unwrap_or_default();
-            scope.scales.ensure_watched(&self.workloads.target(&namespace, A::target(object)));
+            scope.scales.ensure_watched(&self.workloads.target(&namespace, &A::target(object)));
         }
         self.queue.apply(index, change, self.clock.now());
     }
 
     fn start_watch<K>(
         &self,
-        scope: &WatchScope,
+        scope: &WatchScope<A::Pod>,
         status: &Arc<WatchStatus>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,

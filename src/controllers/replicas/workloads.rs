@@ -11,8 +11,11 @@ use serde::de::DeserializeOwned;
 
 use super::{WatchScope, WatchScopes};
 use crate::cluster::{
-    cache::controllers::{
-        Controller, SlimDeployment, SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+    cache::{
+        controllers::{
+            Controller, SlimDeployment, SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+        },
+        replica_pod::CachedPod,
     },
     target::scale::{ObjectReference, ScaleClient, ScaleReadError, ScaleState, ScaleSubresource},
     watch::{WatchFactory, WatchOptions, watch},
@@ -48,9 +51,9 @@ impl ObservedScale {
 }
 
 /// Access to the workloads of a controller.
-pub(in crate::controllers) struct Workloads {
+pub(in crate::controllers) struct Workloads<P> {
     /// Watches per namespace.
-    pub scopes: WatchScopes,
+    pub scopes: WatchScopes<P>,
     /// Client for the scale subresource.
     pub scales: ScaleClient,
     client: Client,
@@ -58,7 +61,7 @@ pub(in crate::controllers) struct Workloads {
     pub(super) compat: Compat,
 }
 
-impl Workloads {
+impl<P: CachedPod> Workloads<P> {
     /// Workloads of these namespaces, or of all if empty. With `Compat::Upstream` every read goes to the API server.
     pub fn new(
         namespaces: &[String],
@@ -199,7 +202,7 @@ impl Workloads {
 
     fn start_kind_watch<K>(
         self: &Arc<Self>,
-        scope: &Arc<WatchScope>,
+        scope: &Arc<WatchScope<P>>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
     ) where

@@ -1,6 +1,6 @@
 //! WatermarkPodAutoscalers as a kind of replica autoscaler.
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use kube::ResourceExt as _;
 use plimsoll_core::{
@@ -33,7 +33,7 @@ use super::{
     watermark_decision::WatermarkDecision,
 };
 use crate::{
-    cluster::metric_sources::metrics_client::MetricsClient,
+    cluster::{cache::replica_pod::ReplicaPod, metric_sources::metrics_client::MetricsClient},
     telemetry::{ExportedState, WatermarkMetrics},
 };
 
@@ -65,6 +65,7 @@ impl AutoscalerKind for WatermarkAutoscaler {
     type Object = WatermarkPodAutoscaler;
     type Status = WatermarkPodAutoscalerStatus;
     type State = WatermarkState;
+    type Pod = ReplicaPod;
     type Exported = ExportedState;
 
     const RESOURCE: &'static str = "watermarkpodautoscalers";
@@ -124,8 +125,8 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         attributes.map_or_else(Span::none, |attributes| tracing::error_span!("object", %attributes))
     }
 
-    fn target(object: &WatermarkPodAutoscaler) -> &ScaleTarget {
-        &object.spec.scale_target_ref
+    fn target(object: &WatermarkPodAutoscaler) -> Cow<'_, ScaleTarget> {
+        Cow::Borrowed(&object.spec.scale_target_ref)
     }
 
     fn last_scale(status: &WatermarkPodAutoscalerStatus) -> Option<Time> {

@@ -12,7 +12,7 @@ use super::WatermarkController;
 use crate::{
     cluster::metric_sources::external_recommender::RecommenderCallObserver,
     telemetry::{
-        RecommenderCall, WatermarkMetrics, WatermarkRow, WpaMetricsSource, client_label,
+        RecommenderCall, ReplicaMetricsSource, ReplicaRow, WatermarkMetrics, client_label,
         objects::PAGE_SIZE,
     },
 };
@@ -57,23 +57,15 @@ impl RecommenderCallObserver for RecommenderCallMetrics {
 /// The objects of the controller, for a scrape.
 pub(super) struct WatermarkObjectMetrics(pub Weak<WatermarkController>);
 
-impl WpaMetricsSource for WatermarkObjectMetrics {
+impl ReplicaMetricsSource for WatermarkObjectMetrics {
     fn visit(
         &self,
         after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(WatermarkRow<'_>),
+        visit: &mut dyn FnMut(ReplicaRow<'_>),
     ) -> Option<ObjectKey> {
-        let controller = self.0.upgrade()?;
-        // Another process leads and exports them; the state here is outdated. While the leader is unknown, keep exporting.
-        if controller.is_standby() {
-            return None;
-        }
-        let (exported, next) = controller.queue.exported_page(after, PAGE_SIZE);
-        let now = controller.clock.now();
-        for (key, exported) in &exported {
-            visit(WatermarkRow { key, state: exported, now });
-        }
-        next
+        self.0.upgrade()?.visit_exported(after, PAGE_SIZE, |key, state, now| {
+            visit(ReplicaRow { key, state, now });
+        })
     }
 }
 

@@ -246,7 +246,12 @@ impl Reconcile<'_> {
         };
         let target = &self.spec.scale_target_ref;
         let workloads = &self.controller.workloads;
-        matching_pods(workloads, &self.key.namespace, target, scale, ownership_rule).await
+        let namespace = &self.key.namespace;
+        let pods = matching_pods(workloads, namespace, target, scale, ownership_rule, |pod| {
+            pod.pod.clone()
+        });
+        let pods = pods.await.into_iter();
+        pods.map(|(pod, owned_by_target)| Pod { owned_by_target, ..pod }).collect()
     }
 
     async fn report_invalid(&mut self, invalid: &SpecError) -> ReconcileResult {

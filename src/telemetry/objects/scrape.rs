@@ -6,26 +6,26 @@ use plimsoll_core::types::ObjectKey;
 
 use super::{ObjectMetrics, families::OBJECT_FAMILIES};
 use crate::telemetry::{
-    definition::Definition, exposition::FamilyWriter, watermark::WpaObjectMetrics,
+    definition::Definition, exposition::FamilyWriter, watermark::ReplicaObjectMetrics,
 };
 
 pub(in crate::telemetry) fn definitions(
     objects: Option<&ObjectMetrics>,
-    watermarks: Option<&WpaObjectMetrics>,
+    replicas: &[Arc<ReplicaObjectMetrics>],
 ) -> Vec<Definition> {
     let shared = OBJECT_FAMILIES.iter().filter(|family| {
         objects.is_some_and(|objects| objects.rows(family).is_some())
-            || watermarks.is_some_and(|watermarks| watermarks.prints(family))
+            || replicas.iter().any(|replicas| replicas.prints(family))
     });
     let mut definitions: Vec<Definition> = shared.map(|family| family.definition).collect();
-    definitions.extend(watermarks.iter().flat_map(|watermarks| watermarks.upstream_definitions()));
+    definitions.extend(replicas.iter().flat_map(|replicas| replicas.upstream_definitions()));
     definitions
 }
 
 pub(in crate::telemetry) struct ObjectScrape {
     objects: Option<Arc<ObjectMetrics>>,
-    watermarks: Option<Arc<WpaObjectMetrics>>,
-    /// Index of the family: first the shared families, then upstream's of watermark controllers.
+    replicas: Vec<Arc<ReplicaObjectMetrics>>,
+    /// Index of the family: first the shared families, then upstream's of each kind of replica autoscaler.
     family: usize,
     step: ScrapeStep,
     after: Option<ObjectKey>,
@@ -38,17 +38,18 @@ pub(in crate::telemetry) struct ObjectScrape {
 enum ScrapeStep {
     Vpas,
     Updates,
-    Watermarks,
+    /// Replica autoscalers of the kind with this index.
+    Replicas(usize),
 }
 
 impl ObjectScrape {
     pub(in crate::telemetry) const fn new(
         objects: Option<Arc<ObjectMetrics>>,
-        watermarks: Option<Arc<WpaObjectMetrics>>,
+        replicas: Vec<Arc<ReplicaObjectMetrics>>,
     ) -> Self {
         Self {
             objects,
-            watermarks,
+            replicas,
             family: 0,
             step: ScrapeStep::Vpas,
             after: None,
@@ -58,8 +59,7 @@ impl ObjectScrape {
 
     /// Renders the next page. Returns `false` if there is none.
     pub(in crate::telemetry) fn write(&mut self, text: &mut String) -> bool {
-        let after = self.after.as_ref();
-        let (objects, watermarks) = (self.objects.as_deref(), self.watermarks.as_deref());
+        let (after, objects) = (self.after.as_ref(), self.objects.as_deref());
         let (next, next_step) = if let Some(family) = OBJECT_FAMILIES.get(self.family) {
             let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);
             match self.step {
@@ -70,21 +70,24 @@ impl ObjectScrape {
                 ScrapeStep::Updates => {
                     let write =
                         |source: &ObjectMetrics| source.write_updates(family, after, &mut lines);
-                    (objects.and_then(write), Some(ScrapeStep::Watermarks))
+                    (objects.and_then(write), Some(ScrapeStep::Replicas(0)))
                 }
-                ScrapeStep::Watermarks => {
-                    let write = |source: &WpaObjectMetrics| source.write(family, after, &mut lines);
-                    (watermarks.and_then(write), None)
-                }
+                ScrapeStep::Replicas(kind) => match self.replicas.get(kind) {
+                    Some(replicas) => {
+                        let next = replicas.write(family, after, &mut lines);
+                        (next, Some(ScrapeStep::Replicas(kind + 1)))
+                    }
+                    None => (None, None),
+                },
             }
         } else {
-            let Some(watermarks) = watermarks else { return false };
-            let Some(family) = watermarks.upstream_family(self.family - OBJECT_FAMILIES.len())
-            else {
-                return false;
-            };
+            let index = self.family - OBJECT_FAMILIES.len();
+            let mut families = self.replicas.iter().flat_map(|replicas| {
+                replicas.upstream_families().map(move |family| (replicas, family))
+            });
+            let Some((replicas, family)) = families.nth(index) else { return false };
             let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);
-            (watermarks.write_upstream(family, after, &mut lines), None)
+            (replicas.write_upstream(family, after, &mut lines), None)
         };
         self.after = next;
         if self.after.is_none() {

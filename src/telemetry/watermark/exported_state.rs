@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    hpa::pod_groups::PodCounts,
     scaling::{MetricDecision, MetricError, Restriction, ScaleDecision},
     types::{
         ObjectKey, Time,
@@ -53,6 +54,12 @@ pub struct ExportedState {
     pub replicas_moved: Option<(u64, u64)>,
     /// Labels of the object that are exported.
     pub labels: Vec<(String, String)>,
+    /// Of an HPA: what the controller does with it.
+    pub update_mode: &'static str,
+    /// Of an HPA: the pods by how they counted.
+    pub pods: Option<PodCounts>,
+    /// Of an HPA: the desired replicas minus those of the HPA controller of the cluster.
+    pub shadow_difference: Option<i32>,
     /// The monitor that gates scaling, if there is one.
     pub monitor: Option<ExportedMonitor>,
     /// The decision of the last reconcile, if it made one.
@@ -66,18 +73,18 @@ pub struct ExportedState {
 /// The objects of a controller. Each call visits one page of about [`PAGE_SIZE`](crate::telemetry::objects::PAGE_SIZE) of them
 /// in order of their keys, starting after the key `after`, and returns the key to continue from, or `None` after the last
 /// page. The lock is held for one page only.
-pub trait WpaMetricsSource: Send + Sync {
+pub trait ReplicaMetricsSource: Send + Sync {
     /// Visits a page of objects.
     fn visit(
         &self,
         after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(WatermarkRow<'_>),
+        visit: &mut dyn FnMut(ReplicaRow<'_>),
     ) -> Option<ObjectKey>;
 }
 
 /// An object with its exported state.
 #[derive(Clone, Copy, Debug)]
-pub struct WatermarkRow<'a> {
+pub struct ReplicaRow<'a> {
     /// The object.
     pub key: &'a ObjectKey,
     /// Its state.
@@ -218,6 +225,23 @@ impl ExportedState {
 
     pub(super) fn label(&self, key: &str) -> Option<&str> {
         self.labels.iter().find(|(known, _)| known == key).map(|(_, value)| &**value)
+    }
+
+    /// Emits how long a stabilization window still delays a change.
+    pub(in crate::telemetry) fn emit_held(&self, now: Time, emit: &mut EmitSample<'_>) {
+        let Some(until) = self.decision.as_ref().and_then(|decision| decision.held_until) else {
+            return;
+        };
+        let is_up = self.restrictions().contains(&Restriction::StabilizedUp);
+        let direction = if is_up { ScaleDirection::Up } else { ScaleDirection::Down };
+        emit(direction.as_str(), until.nanos_since(now).max(0) as f64 / 1e9);
+    }
+
+    pub(in crate::telemetry) fn emit_pods(&self, emit: &mut EmitSample<'_>) {
+        let Some(pods) = self.pods else { return };
+        for (state, count) in pods.by_state() {
+            emit(state, count as f64);
+        }
     }
 
     pub(in crate::telemetry) fn emit_cooldowns(&self, emit: &mut EmitSample<'_>) {

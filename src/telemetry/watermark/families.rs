@@ -2,20 +2,20 @@
 
 use plimsoll_core::scaling::MetricDecision;
 
-use super::exported_state::{EmitSample, WatermarkRow, bool_value};
+use super::exported_state::{EmitSample, ReplicaRow, bool_value};
 use crate::telemetry::{
     definition::{Definition, counter, gauge},
     labels::LabelSet,
 };
 
 /// How a family reads its values from the row of an object.
-pub(in crate::telemetry) enum WpaSeries {
+pub(in crate::telemetry) enum ReplicaSeries {
     /// One value.
-    Object(fn(&WatermarkRow<'_>) -> Option<f64>),
+    Object(fn(&ReplicaRow<'_>) -> Option<f64>),
     /// A value for each metric.
     Metric(fn(&MetricDecision) -> Option<f64>),
     /// A value for each value of a label.
-    Labelled(fn(&WatermarkRow<'_>, &mut EmitSample<'_>)),
+    Labelled(fn(&ReplicaRow<'_>, &mut EmitSample<'_>)),
     /// 1 or 0 for each restriction.
     Restrictions,
     /// Always 1, with labels of the object.
@@ -25,7 +25,7 @@ pub(in crate::telemetry) enum WpaSeries {
 /// A family of upstream, with the labels of its latest release.
 pub(super) struct UpstreamFamilyDefinition {
     pub definition: Definition,
-    pub values: WpaSeries,
+    pub values: ReplicaSeries,
 }
 
 /// The labels of a series of an object, with one additional label at its alphabetical position.
@@ -75,10 +75,10 @@ impl UpstreamFamilyDefinition {
 const fn per_object(
     definition: Definition,
     absent: &'static str,
-    read: fn(&WatermarkRow<'_>) -> Option<f64>,
+    read: fn(&ReplicaRow<'_>) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
     let definition = definition.labels(OBJECT, PER_WPA).absent(absent);
-    UpstreamFamilyDefinition { definition, values: WpaSeries::Object(read) }
+    UpstreamFamilyDefinition { definition, values: ReplicaSeries::Object(read) }
 }
 
 const fn per_metric(
@@ -87,7 +87,7 @@ const fn per_metric(
     read: fn(&MetricDecision) -> Option<f64>,
 ) -> UpstreamFamilyDefinition {
     let definition = definition.labels(METRIC, PER_METRIC).absent(absent);
-    UpstreamFamilyDefinition { definition, values: WpaSeries::Metric(read) }
+    UpstreamFamilyDefinition { definition, values: ReplicaSeries::Metric(read) }
 }
 
 const fn watermark(
@@ -100,9 +100,9 @@ const fn watermark(
 
 const fn labelled(
     definition: Definition,
-    each: fn(&WatermarkRow<'_>, &mut EmitSample<'_>),
+    each: fn(&ReplicaRow<'_>, &mut EmitSample<'_>),
 ) -> UpstreamFamilyDefinition {
-    UpstreamFamilyDefinition { definition, values: WpaSeries::Labelled(each) }
+    UpstreamFamilyDefinition { definition, values: ReplicaSeries::Labelled(each) }
 }
 
 pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
@@ -140,7 +140,7 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
             "Always 1; also has the configured labels of the object.",
         )
         .labels(TAGS, PER_WPA),
-        values: WpaSeries::Tags,
+        values: ReplicaSeries::Tags,
     },
     labelled(
         gauge(

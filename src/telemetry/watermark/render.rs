@@ -1,12 +1,12 @@
-//! Renders the objects of a watermark controller: upstream's families, and the families shared by all kinds.
+//! Renders the objects of a kind of replica autoscaler: upstream's families, and the families shared by all kinds.
 
 use std::{fmt, sync::Arc};
 
-use plimsoll_core::{types::ObjectKey, watermark::RESTRICTIONS};
+use plimsoll_core::{hpa, scaling::Restriction, types::ObjectKey, watermark};
 
 use super::{
-    exported_state::{EmitSample, WatermarkRow, WpaMetricsSource, bool_value},
-    families::{FAMILIES, WpaSeries},
+    exported_state::{EmitSample, ReplicaMetricsSource, ReplicaRow, bool_value},
+    families::{FAMILIES, ReplicaSeries},
     label_tags::{LabelTag, label_tags},
 };
 use crate::telemetry::{
@@ -16,14 +16,47 @@ use crate::telemetry::{
     objects::{Cardinality, ObjectFamily, SeenRestrictions},
 };
 
-/// The label `kind` of these objects.
-const WPA: &str = "wpa";
 /// The maximum number of labels, except for the series with labels of objects.
 const MAX_LABELS: usize = 9;
 
+/// A kind of replica autoscaler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplicaKind {
+    Watermark,
+    Horizontal,
+}
+
+impl ReplicaKind {
+    /// The label `kind`.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Watermark => "wpa",
+            Self::Horizontal => "hpa",
+        }
+    }
+
+    const fn restrictions(self) -> &'static [Restriction] {
+        match self {
+            Self::Watermark => &watermark::RESTRICTIONS,
+            Self::Horizontal => &hpa::RESTRICTIONS,
+        }
+    }
+
+    const fn series(
+        self,
+        family: &ObjectFamily,
+    ) -> Option<&(&'static [&'static str], ReplicaSeries)> {
+        match self {
+            Self::Watermark => family.wpa_series.as_ref(),
+            Self::Horizontal => family.hpa_series.as_ref(),
+        }
+    }
+}
+
 /// Renders the objects of a controller: all of upstream's series, and our own with the configured cardinality.
-pub struct WpaObjectMetrics {
-    source: Arc<dyn WpaMetricsSource>,
+pub struct ReplicaObjectMetrics {
+    kind: ReplicaKind,
+    source: Arc<dyn ReplicaMetricsSource>,
     cardinality: Cardinality,
     families: Vec<UpstreamFamily>,
     tags: Vec<LabelTag>,
@@ -33,7 +66,7 @@ pub struct WpaObjectMetrics {
 /// A family of upstream with the labels of one release.
 pub(in crate::telemetry) struct UpstreamFamily {
     pub definition: Definition,
-    values: &'static WpaSeries,
+    values: &'static ReplicaSeries,
 }
 
 #[derive(Clone, Copy)]
@@ -44,16 +77,35 @@ enum DuplicateNames {
     Numbered,
 }
 
-impl fmt::Debug for WpaObjectMetrics {
+impl fmt::Debug for ReplicaObjectMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WatermarkObjects").field(&self.cardinality).field(&self.tags).finish()
+        f.debug_struct("ReplicaObjectMetrics")
+            .field("kind", &self.kind)
+            .field("cardinality", &self.cardinality)
+            .field("tags", &self.tags)
+            .finish_non_exhaustive()
     }
 }
 
-impl WpaObjectMetrics {
-    /// Renders the objects of `source`. `labels_as_tags` are the keys of the labels of objects to expose.
-    pub fn new(
-        source: Arc<dyn WpaMetricsSource>,
+impl ReplicaObjectMetrics {
+    /// Renders HorizontalPodAutoscalers. They have none of the series with upstream's names, which the HPA controller of
+    /// the cluster exports.
+    pub fn horizontal(source: Arc<dyn ReplicaMetricsSource>, cardinality: Cardinality) -> Self {
+        let kind = ReplicaKind::Horizontal;
+        let (families, tags) = (Vec::new(), Vec::new());
+        Self {
+            kind,
+            source,
+            cardinality,
+            families,
+            tags,
+            seen_restrictions: SeenRestrictions::default(),
+        }
+    }
+
+    /// Renders WatermarkPodAutoscalers. `labels_as_tags` are the keys of the labels of objects to expose.
+    pub fn watermark(
+        source: Arc<dyn ReplicaMetricsSource>,
         cardinality: Cardinality,
         set: LabelSet,
         labels_as_tags: &[String],
@@ -65,25 +117,33 @@ impl WpaObjectMetrics {
                 values: &family.values,
             })
             .collect();
-        let with_tags = families.iter().find(|family| matches!(family.values, WpaSeries::Tags));
+        let with_tags = families.iter().find(|family| matches!(family.values, ReplicaSeries::Tags));
         let tags =
             label_tags(with_tags.map_or(&[], |family| family.definition.labels), labels_as_tags);
-        Self { source, cardinality, families, tags, seen_restrictions: SeenRestrictions::default() }
+        let kind = ReplicaKind::Watermark;
+        Self {
+            kind,
+            source,
+            cardinality,
+            families,
+            tags,
+            seen_restrictions: SeenRestrictions::default(),
+        }
     }
 
     pub(in crate::telemetry) fn upstream_definitions(&self) -> impl Iterator<Item = Definition> {
         self.families.iter().map(|family| family.definition)
     }
 
-    pub(in crate::telemetry) fn upstream_family(&self, index: usize) -> Option<&UpstreamFamily> {
-        self.families.get(index)
+    pub(in crate::telemetry) fn upstream_families(&self) -> impl Iterator<Item = &UpstreamFamily> {
+        self.families.iter()
     }
 
     /// Whether a shared family has series of these objects.
     pub(in crate::telemetry) fn prints(&self, family: &ObjectFamily) -> bool {
-        family.wpa_series.as_ref().is_some_and(|(_, values)| match self.cardinality {
+        self.kind.series(family).is_some_and(|(_, values)| match self.cardinality {
             Cardinality::Standard | Cardinality::All => true,
-            Cardinality::Restricted => !matches!(values, WpaSeries::Metric(_)),
+            Cardinality::Restricted => !matches!(values, ReplicaSeries::Metric(_)),
             Cardinality::Off => false,
         })
     }
@@ -94,15 +154,15 @@ impl WpaObjectMetrics {
         after: Option<&ObjectKey>,
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
-        let &(names, ref values) = family.wpa_series.as_ref().filter(|_| self.prints(family))?;
-        if matches!(values, WpaSeries::Restrictions) && self.cardinality != Cardinality::All {
+        let &(names, ref values) = self.kind.series(family).filter(|_| self.prints(family))?;
+        if matches!(values, ReplicaSeries::Restrictions) && self.cardinality != Cardinality::All {
             let mut page = self.seen_restrictions.page();
             let next = self.source.visit(after, &mut |row| {
                 let so_far = page.record(row.key, "", row.state.restriction_bits());
-                for restriction in RESTRICTIONS {
+                for &restriction in self.kind.restrictions() {
                     if so_far & (1 << restriction as u64) != 0 {
                         let holds = bool_value(row.state.restrictions().contains(&restriction));
-                        write_row(lines, names, &row, restriction.as_str(), holds);
+                        self.write_row(lines, names, &row, restriction.as_str(), holds);
                     }
                 }
             });
@@ -110,8 +170,8 @@ impl WpaObjectMetrics {
             return next;
         }
         self.source.visit(after, &mut |row| {
-            emit_row(values, &row, DuplicateNames::Numbered, &mut |extra_label, value| {
-                write_row(lines, names, &row, extra_label, value);
+            self.emit_row(values, &row, DuplicateNames::Numbered, &mut |extra_label, value| {
+                self.write_row(lines, names, &row, extra_label, value);
             });
         })
     }
@@ -122,12 +182,12 @@ impl WpaObjectMetrics {
         after: Option<&ObjectKey>,
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
-        if matches!(family.values, WpaSeries::Tags) {
+        if matches!(family.values, ReplicaSeries::Tags) {
             let names: Vec<&str> = self.tags.iter().map(|tag| tag.name.as_str()).collect();
             return self.source.visit(after, &mut |row| {
                 let values = self.tags.iter().map(|tag| match &tag.key {
                     Some(key) => row.state.label(key).unwrap_or_default(),
-                    None => label_value(&row, &tag.name, ""),
+                    None => self.label_value(&row, &tag.name, ""),
                 });
                 let values: Vec<&str> = values.collect();
                 lines.write(&names, &values, 1.0);
@@ -135,79 +195,92 @@ impl WpaObjectMetrics {
         }
         let names = family.definition.labels;
         self.source.visit(after, &mut |row| {
-            emit_row(family.values, &row, DuplicateNames::LastWins, &mut |extra_label, value| {
-                write_row(lines, names, &row, extra_label, value);
-            });
+            self.emit_row(
+                family.values,
+                &row,
+                DuplicateNames::LastWins,
+                &mut |extra_label, value| {
+                    self.write_row(lines, names, &row, extra_label, value);
+                },
+            );
         })
     }
-}
 
-/// Emits the values that a family reads from a row.
-fn emit_row(
-    values: &WpaSeries,
-    row: &WatermarkRow<'_>,
-    duplicates: DuplicateNames,
-    emit: &mut EmitSample<'_>,
-) {
-    match (values, duplicates) {
-        (WpaSeries::Object(read), _) => {
-            if let Some(value) = read(row) {
-                emit("", value);
-            }
-        }
-        (WpaSeries::Labelled(read), _) => read(row, emit),
-        (WpaSeries::Restrictions, _) => {
-            for restriction in RESTRICTIONS {
-                let holds = row.state.restrictions().contains(&restriction);
-                emit(restriction.as_str(), bool_value(holds));
-            }
-        }
-        (WpaSeries::Tags, _) => emit("", 1.0),
-        (WpaSeries::Metric(read), DuplicateNames::LastWins) => {
-            for metric in row.state.last_metric_by_name() {
-                if let Some(value) = read(metric) {
-                    emit(&metric.label, value);
+    /// Emits the values that a family reads from a row.
+    fn emit_row(
+        &self,
+        values: &ReplicaSeries,
+        row: &ReplicaRow<'_>,
+        duplicates: DuplicateNames,
+        emit: &mut EmitSample<'_>,
+    ) {
+        match (values, duplicates) {
+            (ReplicaSeries::Object(read), _) => {
+                if let Some(value) = read(row) {
+                    emit("", value);
                 }
             }
-        }
-        (WpaSeries::Metric(read), DuplicateNames::Numbered) => {
-            for (preceding, metric) in row.state.numbered_metrics() {
-                let Some(value) = read(metric) else { continue };
-                match preceding {
-                    0 => emit(&metric.label, value),
-                    preceding => emit(&format!("{}#{}", metric.label, preceding + 1), value),
+            (ReplicaSeries::Labelled(read), _) => read(row, emit),
+            (ReplicaSeries::Restrictions, _) => {
+                for &restriction in self.kind.restrictions() {
+                    let holds = row.state.restrictions().contains(&restriction);
+                    emit(restriction.as_str(), bool_value(holds));
+                }
+            }
+            (ReplicaSeries::Tags, _) => emit("", 1.0),
+            (ReplicaSeries::Metric(read), DuplicateNames::LastWins) => {
+                for metric in row.state.last_metric_by_name() {
+                    if let Some(value) = read(metric) {
+                        emit(&metric.label, value);
+                    }
+                }
+            }
+            (ReplicaSeries::Metric(read), DuplicateNames::Numbered) => {
+                for (preceding, metric) in row.state.numbered_metrics() {
+                    let Some(value) = read(metric) else { continue };
+                    match preceding {
+                        0 => emit(&metric.label, value),
+                        preceding => emit(&format!("{}#{}", metric.label, preceding + 1), value),
+                    }
                 }
             }
         }
     }
-}
 
-fn write_row(
-    lines: &mut FamilyWriter<'_>,
-    names: &[&str],
-    row: &WatermarkRow<'_>,
-    extra_label: &str,
-    value: f64,
-) {
-    let mut values = [""; MAX_LABELS];
-    for (value, name) in values.iter_mut().zip(names) {
-        *value = label_value(row, name, extra_label);
-    }
-    lines.write(names, &values, value);
-}
-
-/// The value of a label. Any name that is not a label of the object is the additional label of the series.
-fn label_value<'a>(row: &'a WatermarkRow<'_>, name: &str, extra_label: &'a str) -> &'a str {
-    match name {
-        "dry_run" => bool_label(row.state.dry_run),
-        "kind" => WPA,
-        "name" | "wpa_name" => &row.key.name,
-        "namespace" | "resource_namespace" | "wpa_namespace" | "monitor_namespace" => {
-            &row.key.namespace
+    fn write_row(
+        &self,
+        lines: &mut FamilyWriter<'_>,
+        names: &[&str],
+        row: &ReplicaRow<'_>,
+        extra_label: &str,
+        value: f64,
+    ) {
+        let mut values = [""; MAX_LABELS];
+        for (value, name) in values.iter_mut().zip(names) {
+            *value = self.label_value(row, name, extra_label);
         }
-        "resource_kind" | "target_kind" => &row.state.target.0,
-        "resource_name" | "target_name" => &row.state.target.1,
-        "monitor_name" => row.state.monitor.as_ref().map_or("", |monitor| &monitor.name),
-        _ => extra_label,
+        lines.write(names, &values, value);
+    }
+
+    /// The value of a label. Any name that is not a label of the object is the additional label of the series.
+    fn label_value<'a>(
+        &self,
+        row: &'a ReplicaRow<'_>,
+        name: &str,
+        extra_label: &'a str,
+    ) -> &'a str {
+        match name {
+            "dry_run" => bool_label(row.state.dry_run),
+            "kind" => self.kind.as_str(),
+            "update_mode" => row.state.update_mode,
+            "name" | "wpa_name" => &row.key.name,
+            "namespace" | "resource_namespace" | "wpa_namespace" | "monitor_namespace" => {
+                &row.key.namespace
+            }
+            "resource_kind" | "target_kind" => &row.state.target.0,
+            "resource_name" | "target_name" => &row.state.target.1,
+            "monitor_name" => row.state.monitor.as_ref().map_or("", |monitor| &monitor.name),
+            _ => extra_label,
+        }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll::telemetry::{
-    Cardinality, ExportedState, LabelSet, Registry, WatermarkRow, WpaMetricsSource,
-    WpaObjectMetrics,
+    Cardinality, ExportedState, LabelSet, Registry, ReplicaMetricsSource, ReplicaObjectMetrics,
+    ReplicaRow,
 };
 use plimsoll_core::{scaling::MetricDecision, types::ObjectKey};
 
@@ -15,19 +15,19 @@ use super::{
 #[test]
 fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_zero() {
     struct ChangingWatermarks(Mutex<Vec<WatermarkFixture>>);
-    impl WpaMetricsSource for ChangingWatermarks {
+    impl ReplicaMetricsSource for ChangingWatermarks {
         fn visit(
             &self,
             after: Option<&ObjectKey>,
-            visit: &mut dyn FnMut(WatermarkRow<'_>),
+            visit: &mut dyn FnMut(ReplicaRow<'_>),
         ) -> Option<ObjectKey> {
             WatermarkFixtures(self.0.lock().expect("no panic").clone()).visit(after, visit)
         }
     }
     let state = Arc::new(ChangingWatermarks(Mutex::new(vec![web()])));
     let mut registry = Registry::new();
-    let objects: Arc<dyn WpaMetricsSource> = Arc::clone(&state) as _;
-    registry.add_watermarks(WpaObjectMetrics::new(
+    let objects: Arc<dyn ReplicaMetricsSource> = Arc::clone(&state) as _;
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
         objects,
         Cardinality::Standard,
         LabelSet::V12,

@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::{super::schedule::next_reconcile, *};
+use crate::cluster::cache::replica_pod::ReplicaPod;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
@@ -18,6 +19,7 @@ impl AutoscalerKind for TestAutoscaler {
     type Object = ConfigMap;
     type Status = ();
     type State = ();
+    type Pod = ReplicaPod;
     type Exported = ();
 
     const RESOURCE: &'static str = "configmaps";

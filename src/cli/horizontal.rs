@@ -1,0 +1,122 @@
+//! `plimsoll horizontal`: its flags, with upstream's names where they exist.
+
+use std::time::Duration;
+
+use clap::Args;
+use plimsoll_core::{hpa::Fixes, types::compat::Compat};
+
+use super::{
+    Exit,
+    cluster::{ApiServerArgs, ElectionArgs},
+    daemon::run_controller,
+    go_values,
+    hpa_controller::HpaControllerArgs,
+    klog::LogArgs,
+    output::CliError,
+    parsed_flags::ParsedFlags,
+};
+use crate::{
+    controllers::{HorizontalConfig, horizontal::config::HorizontalMode, runtime::config::Address},
+    telemetry::Cardinality,
+};
+
+/// The name of the role.
+pub const NAME: &str = "horizontal";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  plimsoll horizontal                            compares every HPA with what
+                                                 the cluster's controller did
+  plimsoll horizontal --namespaces=shop,api --kubeconfig ~/.kube/config
+  plimsoll horizontal --horizontal-pod-autoscaler-sync-period=10s
+
+Nothing is written but its Lease. See docs/horizontal.md.
+-h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
+--leader-elect=false, -v4, 1h30m. See docs/configuration.md for all.";
+
+/// Decides for every HorizontalPodAutoscaler, and compares with the cluster's controller
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct HorizontalArgs {
+    /// What to do with objects: `shadow` decides and compares, and writes nothing
+    #[arg(long, value_name = "MODE", default_value = "shadow")]
+    mode: HorizontalMode,
+    /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
+    #[arg(long, value_name = "MODE", default_value = "plimsoll")]
+    compat: Compat,
+    /// Time between two reconciles of an object; the same as in the cluster
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
+    horizontal_pod_autoscaler_sync_period: Duration,
+    /// Maximum number of concurrent reconciles
+    #[arg(long, value_name = "COUNT", default_value = "16", value_parser = go_values::integer_between(1_u32, 10_000))]
+    #[arg(hide_short_help = true)]
+    concurrent_horizontal_pod_autoscaler_syncs: u32,
+    /// Namespaces to watch, separated by commas; all if not set
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    namespaces: Vec<String>,
+    /// Address on which to serve metrics and health
+    #[arg(long, value_name = "[HOST]:PORT", default_value = ":8945")]
+    address: Address,
+    /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
+    #[arg(long, value_name = "WHICH", default_value = "standard", hide_short_help = true)]
+    object_metrics: Cardinality,
+    #[command(flatten)]
+    controller: HpaControllerArgs,
+    #[command(flatten)]
+    cluster: ApiServerArgs,
+    /// Timeout of requests to the API server
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true)]
+    request_timeout: Duration,
+    #[command(flatten)]
+    election: ElectionArgs,
+    /// Name of the Lease
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "plimsoll-horizontal",
+        hide_short_help = true
+    )]
+    leader_elect_resource_name: String,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+impl HorizontalArgs {
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<HorizontalConfig, CliError> {
+        let election = self.election.election(&self.leader_elect_resource_name, self.compat);
+        if election.enabled {
+            election.validate()?;
+        }
+        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
+        warnings.extend(typed.without_effect_warning());
+        let names = self.namespaces.iter().map(|name| name.trim());
+        let mut namespaces: Vec<_> =
+            names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+        namespaces.sort();
+        namespaces.dedup();
+        let fixes = match self.compat {
+            Compat::Plimsoll => Fixes::ALL,
+            Compat::Upstream => Fixes::UPSTREAM,
+        };
+        Ok(HorizontalConfig {
+            process: self.cluster.process(&self.address, &self.log, warnings),
+            mode: self.mode,
+            compat: self.compat,
+            fixes,
+            hpa: self.controller.config(),
+            period: self.horizontal_pod_autoscaler_sync_period,
+            workers: self.concurrent_horizontal_pod_autoscaler_syncs as usize,
+            namespaces,
+            request_timeout: self.request_timeout,
+            election,
+            object_metrics: self.object_metrics,
+        })
+    }
+}
+
+pub fn run(arguments: &HorizontalArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
+    let config = arguments.config(typed)?;
+    run_controller("horizontal controller", None, 2, config.compat, config)
+}

@@ -1,0 +1,102 @@
+//! The horizontal controller: HorizontalPodAutoscalers as a kind of replica autoscaler.
+//!
+//! ```text
+//!   replicas: due object ──▶ reconcile: spec, scale, pods, usage, values of the status ──▶ core: decide
+//!                                 │                                                          │
+//!                                 │                 status of the HPA controller ──▶ core: comparison
+//!                                 ▼                                                          ▼
+//!                          exported state ──▶ metrics_export                  results of comparisons ──▶ metrics
+//! ```
+//!
+//! It only observes: the HPA controller of the cluster changes the replicas, and nothing but the Lease is written.
+
+mod autoscaler;
+pub mod config;
+mod horizontal_decision;
+mod horizontal_pod;
+mod metrics_export;
+mod reconcile;
+mod selector_index;
+mod usage_cache;
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Result;
+use tokio::time::Instant;
+
+use self::{
+    autoscaler::HorizontalAutoscaler, config::HorizontalConfig,
+    metrics_export::HorizontalObjectMetrics, selector_index::SelectorIndex,
+    usage_cache::UsageCache,
+};
+use super::replicas::ReplicaController;
+use crate::{
+    cluster::leader::Election,
+    controllers::runtime::{
+        config::ProcessConfig,
+        context::ControllerContext,
+        controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+    },
+    telemetry::{HorizontalMetrics, ReplicaObjectMetrics},
+};
+
+/// The reporting component of events.
+const EVENT_COMPONENT: &str = "plimsoll-horizontal";
+
+/// The horizontal controller.
+pub type HorizontalController = ReplicaController<HorizontalAutoscaler>;
+
+/// A horizontal controller that runs.
+pub type HorizontalHandle = ControllerHandle<HorizontalController>;
+
+impl ControllerConfig for HorizontalConfig {
+    type Controller = HorizontalController;
+
+    fn process(&self) -> &ProcessConfig {
+        &self.process
+    }
+}
+
+impl Controller for HorizontalController {
+    type Config = HorizontalConfig;
+
+    const USER_AGENT: &str = concat!("plimsoll-horizontal/", env!("CARGO_PKG_VERSION"));
+
+    async fn new(config: HorizontalConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
+        let metrics = HorizontalMetrics::new(&mut context.registry);
+        let (settings, process) = (config.replica_settings(), config.process.clone());
+        let cardinality = config.object_metrics;
+        let usage = UsageCache::new(context.client.clone(), config.period, config.request_timeout);
+        let selectors = SelectorIndex::default();
+        let autoscaler = HorizontalAutoscaler { config, metrics, usage, selectors };
+        let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
+        let objects = Arc::new(HorizontalObjectMetrics(Arc::downgrade(&controller)));
+        context
+            .registry
+            .add_replica_autoscalers(ReplicaObjectMetrics::horizontal(objects, cardinality));
+        Ok(controller)
+    }
+
+    fn log_start(&self, addresses: &[SocketAddr]) {
+        let version = env!("CARGO_PKG_VERSION");
+        let mode = self.autoscaler.config.mode.as_str();
+        tracing::info!(version, ?addresses, mode, "starting horizontal controller");
+    }
+
+    fn election(&self) -> Option<Election> {
+        self.new_election()
+    }
+
+    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        self.spawn_tasks(tasks);
+    }
+
+    async fn drain(&self, deadline: Instant) {
+        self.drain_writes(deadline).await;
+    }
+
+    fn refresh_metrics(&self) {
+        self.refresh_gauges();
+        self.autoscaler.selectors.retain(&self.queue.keys());
+    }
+}

@@ -1,0 +1,81 @@
+//! Configuration of the horizontal controller: flags, validated once.
+
+use std::time::Duration;
+
+use plimsoll_core::{
+    hpa::{Config, Fixes},
+    types::compat::Compat,
+};
+use strum::{EnumString, IntoStaticStr};
+
+use super::{super::replicas::ReplicaSettings, EVENT_COMPONENT};
+use crate::{
+    controllers::runtime::config::{ElectionConfig, ProcessConfig},
+    telemetry::Cardinality,
+};
+
+/// What the controller does with HorizontalPodAutoscalers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_mode)]
+pub enum HorizontalMode {
+    /// Decides for every object and writes nothing: the HPA controller of the cluster changes replicas.
+    #[default]
+    Shadow,
+}
+
+fn unknown_mode(_: &str) -> String {
+    "use shadow".to_owned()
+}
+
+impl HorizontalMode {
+    /// The name, as in the flag.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+}
+
+/// Everything that flags can configure.
+#[derive(Clone, Debug)]
+pub struct HorizontalConfig {
+    /// Settings of the process.
+    pub process: ProcessConfig,
+    /// What to do with objects.
+    pub mode: HorizontalMode,
+    /// Whether to behave like upstream.
+    pub compat: Compat,
+    /// Which fixes are on for the decisions that are exported. Those that are compared have none.
+    pub fixes: Fixes,
+    /// The flags of the HPA controller.
+    pub hpa: Config,
+    /// The time between two reconciles of an object, and between two passes of the HPA controller.
+    pub period: Duration,
+    /// How many objects are reconciled concurrently, at least 1.
+    pub workers: usize,
+    /// The namespaces to watch; empty for all.
+    pub namespaces: Vec<String>,
+    /// Timeout of requests to the API server.
+    pub request_timeout: Duration,
+    /// Leader election.
+    pub election: ElectionConfig,
+    /// Which objects have metrics of their own.
+    pub object_metrics: Cardinality,
+}
+
+impl HorizontalConfig {
+    /// What the shared controller has to know.
+    pub(super) fn replica_settings(&self) -> ReplicaSettings {
+        ReplicaSettings {
+            name: "horizontal",
+            event_component: EVENT_COMPONENT,
+            // Scales are always read from watches: upstream reads each before it may write it, and nothing is written.
+            compat: Compat::Plimsoll,
+            period: self.period,
+            workers: self.workers,
+            status_interval: Duration::ZERO,
+            request_timeout: self.request_timeout,
+            namespaces: self.namespaces.clone(),
+            dry_run: None,
+            election: self.election.clone(),
+        }
+    }
+}
