@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};
-use kube::Api;
+use kube::{Api, api::ListParams};
 use plimsoll::{
     cli::horizontal_config,
     cluster::clock::Clock,
@@ -115,7 +115,7 @@ impl Fixture {
     /// The desired replicas by object, according to kube-controller-manager.
     async fn desired(&self) -> BTreeMap<String, i32> {
         let api = Api::<HorizontalPodAutoscaler>::namespaced(self.bed.client(), &self.namespace);
-        let objects = api.list(&Default::default()).await.expect("a list");
+        let objects = api.list(&ListParams::default()).await.expect("a list");
         let desired = objects
             .into_iter()
             .filter_map(|object| Some((object.metadata.name?, object.status?.desired_replicas)));

@@ -142,13 +142,11 @@ impl ContainerHistory {
     /// then a kill is new if its window was still open when the history was saved, because checkpoints leave out open
     /// windows.
     pub fn has_recorded_oom(&self, replica: &str, at: Time, rules: &ModelRules) -> bool {
-        match find(&self.replicas, replica) {
-            Some(replica) => replica.last_kill.is_some_and(|last| at <= last),
-            None => {
-                let closed = self.cpu_samples.last.map(|last| last.earlier(rules.interval));
-                self.restored && closed.is_some_and(|closed| at <= closed)
-            }
+        if let Some(replica) = find(&self.replicas, replica) {
+            return replica.last_kill.is_some_and(|last| at <= last);
         }
+        let closed = self.cpu_samples.last.map(|last| last.earlier(rules.interval));
+        self.restored && closed.is_some_and(|closed| at <= closed)
     }
 
     /// Whether an OOM kill of this pod was counted.

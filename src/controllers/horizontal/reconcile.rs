@@ -38,7 +38,8 @@ pub(super) async fn reconcile(
 ) -> ReconcileResult {
     let now = controller.clock.now();
     let object = Arc::clone(&state.object);
-    let spec = Spec::read(object.spec.as_ref().unwrap_or(&Default::default()));
+    let spec = object.spec.clone().unwrap_or_default();
+    let spec = Spec::read(&spec);
     state.last_reconcile = Some(now);
     let Ok(spec) = spec else {
         // The API server stores no such quantities. Only a change of the object can fix it.
@@ -165,16 +166,12 @@ fn others(
 ) -> Vec<(String, Selector)> {
     let index = &controller.autoscaler.selectors;
     let text = scale.map(|scale| &*scale.values.selector).filter(|text| !text.is_empty());
-    match text.map(Selector::parse) {
-        Some(Ok(selector)) => {
-            index.set(key, &selector);
-            index.others(key, pods)
-        }
-        _ => {
-            index.remove(key);
-            Vec::new()
-        }
-    }
+    let Some(Ok(selector)) = text.map(Selector::parse) else {
+        index.remove(key);
+        return Vec::new();
+    };
+    index.set(key, &selector);
+    index.others(key, pods)
 }
 
 /// The responses to all requests: usage is fetched once for a namespace, everything else is taken from the status.

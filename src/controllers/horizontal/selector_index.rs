@@ -54,7 +54,9 @@ impl SelectorIndex {
                 !keys.contains(&key)
             };
             let gone: Vec<_> = stored.selectors.keys().filter(is_gone).cloned().collect();
-            gone.iter().for_each(|name| stored.remove(name));
+            for name in &gone {
+                stored.remove(name);
+            }
             !stored.selectors.is_empty()
         });
     }

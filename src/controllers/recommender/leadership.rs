@@ -73,8 +73,8 @@ impl Leadership {
             let state = self.shared.state.lock();
             let is_stale = |at: Time| now > at.later(STALE_AFTER);
             let last_samples = state.vpa_registry.states().map(VpaState::last_sample);
-            let stale = last_samples.filter(|at| at.is_some_and(is_stale)).count();
-            (state.vpa_registry.len(), stale, history_progress(&state).as_str().to_owned())
+            let outdated = last_samples.filter(|at| at.is_some_and(is_stale)).count();
+            (state.vpa_registry.len(), outdated, history_progress(&state).as_str().to_owned())
         };
         let mut health = self.health_reporter.lock();
         (health.objects, health.stale) = (objects as u64, stale as u64);
@@ -103,7 +103,9 @@ impl Leadership {
             // The previous leader may have left some unwritten.
             let keys: Vec<ObjectKey> =
                 self.shared.state.lock().vpa_registry.keys_after(None).cloned().collect();
-            keys.into_iter().for_each(|key| status_queue.push(key, None));
+            for key in keys {
+                status_queue.push(key, None);
+            }
             saver.trigger.notify_one();
             // Shutdown ends this task here, because the last writes belong to the same term.
             self.permit.fence().revoked(term).await;

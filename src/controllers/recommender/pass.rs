@@ -81,7 +81,9 @@ impl PassRunner {
         self.timed("LoadPods", || {
             let now = self.shared.clock.now();
             self.shared.state.for_each_page(|state, page| {
-                page.iter().for_each(|key| state.register_containers(key, now));
+                for key in page {
+                    state.register_containers(key, now);
+                }
             });
             summary.kills += ingest_ooms(&self.shared, now, true);
         });

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        cache::{replica_pod::CachedPod as _, selector::Selector},
+        cache::{replica_pod::CachedPod, selector::Selector},
         clock::Clock,
         leader::{Election, ElectionState, Fence, LeaderState},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
@@ -180,7 +180,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// How many pods of a namespace are ready and not terminating, according to the watch.
     pub fn ready_pods(&self, namespace: &str) -> usize {
         let scopes = &self.workloads.scopes;
-        let all = scopes.pods(namespace, &Selector::everything(), |pod| pod.is_ready());
+        let all = scopes.pods(namespace, &Selector::everything(), CachedPod::is_ready);
         all.into_iter().filter(|ready| *ready).count()
     }
 
