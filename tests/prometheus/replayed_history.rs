@@ -124,7 +124,7 @@ async fn read_back(
 
     let mut figures = EstimateErrors::default();
     for (key, workload) in workloads {
-        fill.fleet.register_container(key, CONTAINER, time(SPAN));
+        fill.fleet.ingest().register_container(key, CONTAINER, time(SPAN));
         let recommendation = fill.fleet.recommend(key, time(SPAN)).expect("is loaded");
         assert!(!recommendation.containers.is_empty(), "no history of {key}: {}", workload.name);
         figures.add_comparison(workload, &live_estimates[key], &estimate_of(&recommendation));

@@ -109,11 +109,11 @@ fn finished_pods_keep_no_container_alive() {
     registry.track(&key, VpaSettings::default(), START);
     let generation = registry.load_generation(&key).expect("container is tracked");
     registry.mark_loaded(&key, generation);
-    registry.register_container(&key, "app", START);
+    registry.ingest().register_container(&key, "app", START);
     for index in 1..=61 {
         // `app` was renamed to `server`; pods that were evicted before that still exist.
-        registry.register_container(&key, "server", minute(index));
-        registry.register_finished_container(&key, "app", minute(index));
+        registry.ingest().register_container(&key, "server", minute(index));
+        registry.ingest().register_finished_container(&key, "app", minute(index));
     }
     let recommendation = registry.recommend(&key, minute(61)).expect("the history is loaded");
     let names: Vec<&str> = recommendation.containers.iter().map(|one| &*one.container).collect();
@@ -123,7 +123,7 @@ fn finished_pods_keep_no_container_alive() {
         25
     );
     // A Job that started and completed between two passes still has a history.
-    registry.register_finished_container(&key, "job", minute(61));
+    registry.ingest().register_finished_container(&key, "job", minute(61));
     assert!(registry.get(&key).expect("container is tracked").history().get("job").is_some());
 }
 
@@ -224,12 +224,14 @@ fn kills_in_downtime_count() {
         let memory = Some(Bytes(300 * MIB));
         let usage =
             UsageSample { pod: "web-0", container: "app", at: minute(0), cpu: None, memory };
-        registry.add_usage(&key, usage, minute(0)).expect("container is tracked");
+        registry.ingest().add_usage(&key, usage, minute(0)).expect("container is tracked");
         // The pod was killed while no recommender ran, and its status still shows the kill.
         let kill = OomKill { request: Bytes(800 * MIB), limit: None, usage: None };
         let (replica, kill_at_time) = (("web-0", "app"), (minute(5), kill));
-        let outcome = registry.add_oom_at_first_sight(&key, replica, kill_at_time, minute(9));
-        let again = registry.add_oom_at_first_sight(&key, replica, kill_at_time, minute(10));
+        let outcome =
+            registry.ingest().add_oom_at_first_sight(&key, replica, kill_at_time, minute(9));
+        let again =
+            registry.ingest().add_oom_at_first_sight(&key, replica, kill_at_time, minute(10));
         let recommendation = registry.recommend(&key, minute(10)).expect("the history is loaded");
         let target =
             recommendation.containers[0].target.memory.expect("has a recommendation").value();
@@ -257,17 +259,21 @@ fn future_samples_are_refused() {
         };
         // The clock of one node is ten days ahead.
         let ahead = START.later(HOUR * 240);
-        let refused = registry.add_usage(&key, usage("web-0", 4000, ahead), START);
+        let refused = registry.ingest().add_usage(&key, usage("web-0", 4000, ahead), START);
         for index in 0..600 {
             let now = minute(index);
-            registry.add_usage(&key, usage("web-1", 100, now), now).expect("container is tracked");
+            registry
+                .ingest()
+                .add_usage(&key, usage("web-1", 100, now), now)
+                .expect("container is tracked");
         }
         // A slightly fast clock is tolerated.
         let soon = minute(600).later(MINUTE * 2);
-        let taken = registry.add_usage(&key, usage("web-2", 100, soon), minute(600));
+        let taken = registry.ingest().add_usage(&key, usage("web-2", 100, soon), minute(600));
         assert_eq!(taken.expect("container is tracked").memory, Some(Ok(())));
         let kill = OomKill { request: Bytes(400 * MIB), limit: None, usage: None };
-        let mut killed = |at, now| registry.add_oom(&key, ("web-0", "app"), (at, kill), false, now);
+        let mut killed =
+            |at, now| registry.ingest().add_oom(&key, ("web-0", "app"), (at, kill), false, now);
         assert!(matches!(killed(ahead, minute(601)), OomResult::Counted(_)));
         // The clock is right again.
         let again = killed(minute(700), minute(700));
@@ -275,7 +281,7 @@ fn future_samples_are_refused() {
             let first_sight = ((ahead, kill), minute(701));
             let (kill_at_time, now) = first_sight;
             let after_restart =
-                registry.add_oom_at_first_sight(&key, ("web-0", "app"), kill_at_time, now);
+                registry.ingest().add_oom_at_first_sight(&key, ("web-0", "app"), kill_at_time, now);
             assert_eq!(after_restart, OomResult::Known, "counted at its time");
         }
         let recommendation = registry.recommend(&key, minute(701)).expect("the history is loaded");

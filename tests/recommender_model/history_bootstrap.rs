@@ -54,7 +54,7 @@ fn pending_samples(weighting: HistoryWeighting) -> VpaRegistry {
 
 fn live(registry: &mut VpaRegistry, pod: &str, at: Time, cores: f64, mebibytes: i64) {
     let (cpu, memory) = (Some(MilliCpu::from_cores(cores)), Some(Bytes(mebibytes * MIB)));
-    registry.add_usage(&vpa(), UsageSample { pod, container: "app", at, cpu, memory }, at);
+    registry.ingest().add_usage(&vpa(), UsageSample { pod, container: "app", at, cpu, memory }, at);
 }
 
 /// Loads these samples into the registry and returns the outcome of each.
@@ -129,7 +129,7 @@ fn eight_days_of_hourly_samples_give_eight_days_of_confidence() {
         let samples: Vec<_> =
             (1..=192).map(|hours| cpu("pod-0", hour(hours), Some(HOUR), 0.5)).collect();
         load(&mut registry, &samples, hour(192));
-        registry.register_container(&vpa(), "app", hour(192));
+        registry.ingest().register_container(&vpa(), "app", hour(192));
         let recommendation = registry.recommend(&vpa(), hour(192)).expect("is loaded");
         let cpu = recommendation.containers[0].explanation.cpu.clone().expect("has an explanation");
         cpu.evidence.confidence
@@ -230,14 +230,19 @@ fn an_oom_kill_in_the_history_counts_like_a_live_one() {
         memory: Some(Bytes(mebibytes * MIB)),
     };
     let kill = OomKill { request: Bytes(400 * MIB), limit: None, usage: None };
-    live_run.add_usage(&vpa(), usage(minute(1), 700), minute(1));
-    live_run.add_oom(&vpa(), ("pod-0", "app"), (minute(2), kill), false, minute(2));
-    live_run.add_usage(&vpa(), usage(minute(3), 100), minute(3));
+    live_run.ingest().add_usage(&vpa(), usage(minute(1), 700), minute(1));
+    live_run.ingest().add_oom(&vpa(), ("pod-0", "app"), (minute(2), kill), false, minute(2));
+    live_run.ingest().add_usage(&vpa(), usage(minute(3), 100), minute(3));
     let (read_as, lived_as) = (snapshot(&read, minute(4)), snapshot(&live_run, minute(4)));
     assert_eq!((read_as.memory, read_as.bump), (lived_as.memory, lived_as.bump));
     assert_eq!(read_as.replicas, lived_as.replicas);
     // The pod's status shows the same kill.
-    let known = read.add_oom_at_first_sight(&vpa(), ("pod-0", "app"), (minute(2), kill), minute(5));
+    let known = read.ingest().add_oom_at_first_sight(
+        &vpa(),
+        ("pod-0", "app"),
+        (minute(2), kill),
+        minute(5),
+    );
     assert_eq!(known, plimsoll_core::recommender::registry::OomResult::Known);
 }
 

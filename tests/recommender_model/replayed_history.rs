@@ -137,16 +137,16 @@ pub fn recommend_from_samples(
                     cpu: Some(MilliCpu((cores * 1000.0).ceil() as i64)),
                     memory: Some(Bytes(bytes as i64)),
                 };
-                fleet.add_usage(&key(), usage, now);
+                fleet.ingest().add_usage(&key(), usage, now);
             }
             while let Some(at) = killed.next_if(|at| *at <= minute) {
                 let replica = (&*pod.name, "app");
-                fleet.add_oom(&key(), replica, (time(at), oom_kill(workload)), false, now);
+                fleet.ingest().add_oom(&key(), replica, (time(at), oom_kill(workload)), false, now);
             }
             minute += 60;
         }
     }
-    fleet.register_container(&key(), "app", time(SPAN));
+    fleet.ingest().register_container(&key(), "app", time(SPAN));
     fleet.recommend(&key(), time(SPAN)).expect("is loaded")
 }
 
@@ -190,7 +190,7 @@ fn recommend_from_history(
         fleet.merge_history(&key, folded, time(SPAN));
     }
     fleet.mark_loaded(&key(), generation);
-    fleet.register_container(&key(), "app", time(SPAN));
+    fleet.ingest().register_container(&key(), "app", time(SPAN));
     fleet.recommend(&key(), time(SPAN)).expect("is loaded")
 }
 

@@ -135,7 +135,7 @@ fn take_live(registry: &mut VpaRegistry, until: u32) {
     for at in [minute(until).earlier(MINUTE), minute(until)] {
         let (cpu, memory) = (Some(MilliCpu(250)), Some(Bytes(1 << 28)));
         let usage = UsageSample { pod: "web-1", container: "app", at, cpu, memory };
-        registry.add_usage(&key().vpa, usage, at);
+        registry.ingest().add_usage(&key().vpa, usage, at);
     }
 }
 

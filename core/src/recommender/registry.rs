@@ -19,7 +19,8 @@ use crate::{
 };
 
 pub use self::{
-    ingest::{OomResult, UsageResult, UsageSample},
+    ingest::{Ingest, OomResult, UsageResult, UsageSample},
+    saving::Saves,
     vpa_state::{HistoryState, VpaState},
 };
 
@@ -379,6 +380,40 @@ impl VpaRegistry {
             removed.extend(names.into_iter().map(|name| ContainerKey::new(key.clone(), name)));
         }
         removed
+    }
+
+    /// Adds containers, samples, OOM kills and throttling.
+    pub fn ingest(&mut self) -> Ingest<'_> {
+        Ingest { vpas: &mut self.vpas, settings: &self.settings }
+    }
+
+    /// Selects what to save, and records the results.
+    pub fn saves(&mut self) -> Saves<'_> {
+        let (settings, keeps_expired) = (&self.settings, self.keeps_expired);
+        Saves { vpas: &mut self.vpas, settings, keeps_expired }
+    }
+
+    /// Returns the ages of the stored records that were loaded.
+    pub fn stored_times(&self) -> StoredTimes {
+        self.stored_times
+    }
+
+    /// Sets whether VPAs whose stored records look expired or written in the future are not saved. While the clock may be
+    /// wrong, saving would replace records that have more samples.
+    pub fn keep_expired(&mut self, keep: bool) {
+        self.keeps_expired = keep;
+    }
+
+    /// Number of VPAs that are not saved because of [`Self::keep_expired`].
+    pub fn expired_count(&self) -> usize {
+        let is_kept = |vpa: &&VpaState| self.keeps_expired && vpa.history.has_expired();
+        self.vpas.values().filter(is_kept).count()
+    }
+
+    /// Number of VPAs with unsaved changes, and the time of the oldest change.
+    pub fn unsaved_stats(&self) -> (usize, Option<Time>) {
+        let changes = || self.vpas.values().filter_map(|vpa| vpa.unsaved.or(vpa.saving));
+        (changes().count(), changes().map(|unsaved| unsaved.since).min())
     }
 
     /// Whether this is upstream mode.

@@ -88,7 +88,7 @@ impl CheckpointSaver {
             let mut state = state.lock();
             // Records that expired by the previous clock may be valid after all.
             if clock.is_wall() && check.clock_was_set(clock.now()) {
-                state.vpa_registry.forget_expired_by_clock();
+                state.vpa_registry.saves().forget_expired_by_clock();
             }
             state.vpa_registry.stored_times()
         };
@@ -142,7 +142,8 @@ impl CheckpointSaver {
                 return Ok(());
             }
             let now = clock.now();
-            let due = state.lock().vpa_registry.due_for_save(now, age, VPAS_PER_SAVE, &attempted);
+            let due =
+                state.lock().vpa_registry.saves().due_for_save(now, age, VPAS_PER_SAVE, &attempted);
             if due.is_empty() {
                 if !attempted.is_empty() && failure.is_none() {
                     health.checkpoints_saved.with_labels([]).set_time(now);
@@ -170,14 +171,14 @@ impl CheckpointSaver {
         let Some(writer) = self.loader.storage.writer() else { return Ok(SaveOutcome::Complete) };
         let records: Vec<Record> = {
             let mut state = self.shared.state.lock();
-            due.iter().flat_map(|key| state.vpa_registry.records(key, now)).collect()
+            due.iter().flat_map(|key| state.vpa_registry.saves().records(key, now)).collect()
         };
         let report = match writer.save(&records, &self.leadership.permit).await {
             Ok(report) => report,
             Err(error) => {
                 let mut state = self.shared.state.lock();
                 for key in due {
-                    state.vpa_registry.mark_save_failed(key);
+                    state.vpa_registry.saves().mark_save_failed(key);
                 }
                 return Err(error);
             }
@@ -211,7 +212,9 @@ impl CheckpointSaver {
         for SkippedRecord { record, reason } in refused {
             let refused = records.iter().find(|candidate| candidate.key.to_string() == *record);
             // It is rejected on every attempt; log it only once.
-            if refused.is_some_and(|refused| state.vpa_registry.mark_rejected(&refused.key.vpa)) {
+            if refused
+                .is_some_and(|refused| state.vpa_registry.saves().mark_rejected(&refused.key.vpa))
+            {
                 tracing::warn!(record, reason, "failed to save history: record was rejected");
             }
         }
@@ -221,11 +224,11 @@ impl CheckpointSaver {
             if !failed.is_empty()
                 && of_vpa().any(|record| failed.contains(&*record.key.to_string()))
             {
-                state.vpa_registry.mark_save_failed(key);
+                state.vpa_registry.saves().mark_save_failed(key);
             } else {
                 let saved: Vec<_> =
                     of_vpa().map(|record| Arc::clone(&record.key.container)).collect();
-                state.vpa_registry.mark_saved(key, &saved, now);
+                state.vpa_registry.saves().mark_saved(key, &saved, now);
             }
         }
     }
@@ -242,7 +245,7 @@ impl CheckpointSaver {
         let limit = self.shared.config.checkpoints_timeout.max(MIN_GC_TIMEOUT);
         match timeout(limit, self.collect_orphans(writer)).await {
             Ok(Ok(removed)) => {
-                self.shared.state.lock().vpa_registry.clear_stale_records();
+                self.shared.state.lock().vpa_registry.saves().clear_stale_records();
                 if removed > 0 {
                     self.shared.health.count_checkpoints("collected", removed as u64);
                     tracing::info!(removed, "deleted orphaned histories");
@@ -292,7 +295,7 @@ impl CheckpointSaver {
         if !self.leadership.may_write() || self.loader.storage.writer().is_none() {
             return;
         }
-        self.shared.state.lock().vpa_registry.resume_saves();
+        self.shared.state.lock().vpa_registry.saves().resume_saves();
         match timeout(FINAL_SAVE_TIMEOUT, self.save_due(Duration::ZERO, FINAL_SAVE_TIMEOUT)).await {
             Ok(Ok(())) => tracing::info!("saved history"),
             Ok(Err(error)) => tracing::warn!(%error, "failed to save the latest history"),

@@ -228,7 +228,7 @@ impl HistoryLoader {
             let Some(&load_generation) = generations.get(key) else { continue };
             let before = state.vpa_registry.first_seen(key).unwrap_or(now);
             state.vpa_registry.mark_loaded(key, load_generation);
-            state.vpa_registry.mark_stored(key, now);
+            state.vpa_registry.saves().mark_stored(key, now);
             self.gaps.insert(key.clone(), Gap { load_generation, after: *after, before });
         }
         drop(state);

@@ -82,11 +82,11 @@ fn ingest_oom(
         let (container_id, oom) = ((pod, container), (kill.at, kill.kill));
         let outcome = match kill.source {
             OomKillSource::FirstObserved => {
-                state.vpa_registry.add_oom_at_first_sight(&key, container_id, oom, now)
+                state.vpa_registry.ingest().add_oom_at_first_sight(&key, container_id, oom, now)
             }
             OomKillSource::PodUpdate | OomKillSource::Eviction => {
                 let is_eviction = kill.source == OomKillSource::Eviction;
-                state.vpa_registry.add_oom(&key, container_id, oom, is_eviction, now)
+                state.vpa_registry.ingest().add_oom(&key, container_id, oom, is_eviction, now)
             }
         };
         shared.health.count_oom_kills(source, outcome.as_str(), 1);

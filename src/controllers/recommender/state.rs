@@ -282,9 +282,9 @@ impl RecommenderState {
         }
         for (name, is_live) in containers {
             if is_live {
-                self.vpa_registry.register_container(key, &name, now);
+                self.vpa_registry.ingest().register_container(key, &name, now);
             } else {
-                self.vpa_registry.register_finished_container(key, &name, now);
+                self.vpa_registry.ingest().register_finished_container(key, &name, now);
             }
         }
     }

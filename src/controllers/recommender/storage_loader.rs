@@ -78,7 +78,7 @@ impl StorageLoader {
                 state.vpa_registry.mark_loaded(key, generation);
             }
             for key in sink.last_alive.keys() {
-                state.vpa_registry.mark_stored(key, now);
+                state.vpa_registry.saves().mark_stored(key, now);
             }
         }
         for SkippedRecord { record, reason } in report.skipped.iter().chain(&sink.unusable) {

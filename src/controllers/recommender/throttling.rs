@@ -88,10 +88,10 @@ async fn query_throttling(source: &HistorySource, wanted: &VpaOwners) -> HashSet
     let now = source.shared.clock.now();
     // Lock for each VPA separately: there may be tens of thousands.
     for (key, throttling) in measured {
-        source.shared.state.lock().vpa_registry.set_throttling(&key, throttling, now);
+        source.shared.state.lock().vpa_registry.ingest().set_throttling(&key, throttling, now);
     }
     for key in unlimited {
-        source.shared.state.lock().vpa_registry.clear_throttling(&key, now);
+        source.shared.state.lock().vpa_registry.ingest().clear_throttling(&key, now);
     }
     failed_vpas
 }

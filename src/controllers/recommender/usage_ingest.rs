@@ -324,7 +324,9 @@ impl UsageIngest {
                 });
                 sample.cpu = cpu.filter(|_| !is_boosted);
                 counts.boosted += u64::from(sample.cpu != cpu);
-                let Some(result) = state.vpa_registry.add_usage(key, sample, now) else { continue };
+                let Some(result) = state.vpa_registry.ingest().add_usage(key, sample, now) else {
+                    continue;
+                };
                 counts.count(result);
                 if result.is_in_future() {
                     let node = pod.node.clone().unwrap_or_else(|| "unknown".into());

@@ -225,7 +225,7 @@ impl Fixture {
             index.put_pod(&slim);
             for name in self.names {
                 if pod.name_any().starts_with(&format!("{name}-")) {
-                    registry.register_container(&key(name), "main", now);
+                    registry.ingest().register_container(&key(name), "main", now);
                 }
             }
         }
@@ -234,8 +234,13 @@ impl Fixture {
             for name in self.names {
                 if kill.pod.starts_with(&format!("{name}-")) {
                     let place = (&*kill.pod, &*kill.container);
-                    let outcome =
-                        registry.add_oom(&key(name), place, (kill.at, kill.kill), true, now);
+                    let outcome = registry.ingest().add_oom(
+                        &key(name),
+                        place,
+                        (kill.at, kill.kill),
+                        true,
+                        now,
+                    );
                     counted += f64::from(u8::from(matches!(outcome, OomResult::Counted(_))));
                 }
             }

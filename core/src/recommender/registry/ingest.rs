@@ -1,15 +1,18 @@
 //! Ingestion: adds containers, usage samples, OOM kills and throttling to the histories.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
     history::Throttling,
     types::{ContainerKey, ObjectKey, Time},
 };
 
-use super::{HistoryState, VpaRegistry};
+use super::{HistoryState, VpaState};
 use crate::{
-    recommender::{container::ContainerHistory, memory_window::SampleRejected, oom::OomKill},
+    recommender::{
+        container::ContainerHistory, memory_window::SampleRejected, model_settings::Settings,
+        oom::OomKill,
+    },
     types::{
         compat::Fix,
         units::{Bytes, MilliCpu},
@@ -72,7 +75,14 @@ impl UsageResult {
     }
 }
 
-impl VpaRegistry {
+/// Adds to the histories of the VPAs of a registry.
+#[derive(Debug)]
+pub struct Ingest<'a> {
+    pub(super) vpas: &'a mut HashMap<ObjectKey, VpaState>,
+    pub(super) settings: &'a Settings,
+}
+
+impl Ingest<'_> {
     /// Registers a container of a live pod.
     pub fn register_container(&mut self, key: &ObjectKey, container: &str, now: Time) {
         self.register(key, container, true, now);
@@ -86,12 +96,12 @@ impl VpaRegistry {
 
     fn register(&mut self, key: &ObjectKey, container: &str, is_live: bool, now: Time) {
         let Some(vpa) = self.vpas.get_mut(key) else { return };
-        let rules = vpa.settings.rules(vpa.history.get(container), &self.settings);
+        let rules = vpa.settings.rules(vpa.history.get(container), self.settings);
         let history = vpa.history.get_or_start(container, now, &rules);
         if is_live {
             history.mark_alive(now);
         }
-        vpa.settings.apply_policy(container, history, &self.settings);
+        vpa.settings.apply_policy(container, history, self.settings);
     }
 
     /// Adds a usage sample.
@@ -110,7 +120,7 @@ impl VpaRegistry {
                 memory: memory.map(|_| rejected),
             });
         }
-        let rules = vpa.settings.rules(vpa.history.get(container), &self.settings);
+        let rules = vpa.settings.rules(vpa.history.get(container), self.settings);
         if vpa.state != HistoryState::Loaded {
             vpa.history.record_first_sample(container, pod, at, (cpu, memory));
         }
@@ -138,7 +148,7 @@ impl VpaRegistry {
     ) -> OomResult {
         let Some(vpa) = self.vpas.get_mut(key) else { return OomResult::Untracked };
         let existing = vpa.history.get(container);
-        let rules = vpa.settings.rules(existing, &self.settings);
+        let rules = vpa.settings.rules(existing, self.settings);
         let is_ahead = self.settings.latest_sample(now).is_some_and(|latest| at > latest);
         // After a restart such a kill cannot be distinguished from one of this pod that was counted before.
         if is_ahead && may_be_old && existing.is_some_and(|existing| existing.has_oom_of(pod)) {

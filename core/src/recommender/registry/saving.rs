@@ -1,14 +1,18 @@
 //! Saving: which VPAs are due, in which order, and the results.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use crate::{
     history::Record,
     types::{ContainerKey, ObjectKey, Time},
 };
 
-use super::{HistoryState, VpaRegistry, VpaState};
-use crate::recommender::system_clock_check::StoredTimes;
+use super::{HistoryState, VpaState};
+use crate::recommender::model_settings::Settings;
 
 /// The changes since the last save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +22,15 @@ pub(super) struct Unsaved {
     pub(super) urgent: bool,
 }
 
-impl VpaRegistry {
+/// Selects the VPAs to save, and records the results.
+#[derive(Debug)]
+pub struct Saves<'a> {
+    pub(super) vpas: &'a mut HashMap<ObjectKey, VpaState>,
+    pub(super) settings: &'a Settings,
+    pub(super) keeps_expired: bool,
+}
+
+impl Saves<'_> {
     /// Returns the VPAs to save, the most urgent first: those with an OOM kill, then the least recently saved ones, as
     /// soon as their oldest change is `age` old. VPAs whose last save failed come last, so that they do not delay
     /// others; of these, `exclude` is left out.
@@ -55,33 +67,10 @@ impl VpaRegistry {
         due.into_iter().map(|(.., key)| key.clone()).collect()
     }
 
-    /// Returns the ages of the stored records that were loaded.
-    pub fn stored_times(&self) -> StoredTimes {
-        self.stored_times
-    }
-
-    /// Sets whether VPAs whose stored records look expired or written in the future are not saved. While the clock may be
-    /// wrong, saving would replace records that have more samples.
-    pub fn keep_expired(&mut self, keep: bool) {
-        self.keeps_expired = keep;
-    }
-
     /// Keeps the records that looked expired, because the clock was wrong and is right now. They are merged with the
     /// next save of their VPAs.
     pub fn forget_expired_by_clock(&mut self) {
         self.vpas.values_mut().for_each(|vpa| vpa.history.forget_expired_by_clock());
-    }
-
-    /// Number of VPAs that are not saved because of [`Self::keep_expired`].
-    pub fn expired_count(&self) -> usize {
-        let is_kept = |vpa: &&VpaState| self.keeps_expired && vpa.history.has_expired();
-        self.vpas.values().filter(is_kept).count()
-    }
-
-    /// Number of VPAs with unsaved changes, and the time of the oldest change.
-    pub fn unsaved_stats(&self) -> (usize, Option<Time>) {
-        let changes = || self.vpas.values().filter_map(|vpa| vpa.unsaved.or(vpa.saving));
-        (changes().count(), changes().map(|unsaved| unsaved.since).min())
     }
 
     /// Returns the histories of a VPA as records to save. Later changes need another save.
@@ -97,7 +86,7 @@ impl VpaRegistry {
             {
                 container.set_owner(owner.clone());
             }
-            let rules = vpa_settings.rules(Some(container), &self.settings);
+            let rules = vpa_settings.rules(Some(container), self.settings);
             let snapshot = container.to_snapshot(now, &rules);
             records.push(Record::new(ContainerKey::new(key.clone(), Arc::clone(name)), snapshot));
         }

@@ -52,16 +52,17 @@ fn minute(number: u32) -> Time {
 fn take(registry: &mut VpaRegistry, name: &str, at: Time) {
     let (cpu, memory) = (Some(MilliCpu(100)), Some(Bytes(100 << 20)));
     let usage = UsageSample { pod: "pod-0", container: "main", at, cpu, memory };
-    let result = registry.add_usage(&vpa(name), usage, at).expect("tracked");
+    let result = registry.ingest().add_usage(&vpa(name), usage, at).expect("tracked");
     assert_eq!((result.cpu, result.memory), (Some(Ok(())), Some(Ok(()))));
 }
 
 fn kill(registry: &mut VpaRegistry, name: &str, at: Time, now: Time) -> OomResult {
-    registry.add_oom(&vpa(name), ("pod-0", "main"), (at, KILL), true, now)
+    registry.ingest().add_oom(&vpa(name), ("pod-0", "main"), (at, KILL), true, now)
 }
 
-fn due(registry: &VpaRegistry, now: Time) -> Vec<String> {
+fn due(registry: &mut VpaRegistry, now: Time) -> Vec<String> {
     registry
+        .saves()
         .due_for_save(now, AGE, 100, &HashSet::new())
         .iter()
         .map(|key| key.name.to_string())
@@ -69,8 +70,8 @@ fn due(registry: &VpaRegistry, now: Time) -> Vec<String> {
 }
 
 fn save(registry: &mut VpaRegistry, name: &str, now: Time) {
-    assert!(!registry.records(&vpa(name), now).is_empty(), "{name} has something to save");
-    registry.mark_saved(&vpa(name), &["main".into()], now);
+    assert!(!registry.saves().records(&vpa(name), now).is_empty(), "{name} has something to save");
+    registry.saves().mark_saved(&vpa(name), &["main".into()], now);
 }
 
 /// The stored history of a workload that was observed for this many minutes.
@@ -80,7 +81,7 @@ fn stored(minutes: u32, owner: Option<&str>) -> Snapshot {
     if let Some(owner) = owner {
         source.set_owner(&vpa("source"), owner);
     }
-    source.records(&vpa("source"), minute(minutes)).remove(0).snapshot
+    source.saves().records(&vpa("source"), minute(minutes)).remove(0).snapshot
 }
 
 #[test]
@@ -89,10 +90,10 @@ fn nothing_is_saved_or_recommended_before_stored_history_is_loaded() {
     registry.track(&vpa("web"), VpaSettings::default(), START);
     take(&mut registry, "web", minute(0));
     assert!(matches!(kill(&mut registry, "web", minute(1), minute(1)), OomResult::Counted(_)));
-    assert!(due(&registry, minute(99)).is_empty());
+    assert!(due(&mut registry, minute(99)).is_empty());
     assert_eq!(registry.recommend(&vpa("web"), minute(1)), None);
     load(&mut registry, "web");
-    assert_eq!(due(&registry, minute(99)), ["web"]);
+    assert_eq!(due(&mut registry, minute(99)), ["web"]);
     assert!(registry.recommend(&vpa("web"), minute(1)).is_some());
 }
 
@@ -142,23 +143,23 @@ fn another_workload_starts_without_history_and_may_replace_the_stored_one() {
         registry.restore(&key("web"), &stored(60, owner), minute(60)).expect("good");
         load(&mut registry, "web");
         take(&mut registry, "web", minute(60));
-        registry.records(&vpa("web"), minute(60));
+        registry.saves().records(&vpa("web"), minute(60));
 
         registry.set_owner(&vpa("web"), "apps/Deployment/new");
-        registry.mark_saved(&vpa("web"), &["main".into()], minute(61));
+        registry.saves().mark_saved(&vpa("web"), &["main".into()], minute(61));
         assert_eq!(registry.containers(), 0, "{owner:?}");
         let again = registry.restore(&key("web"), &stored(60, owner), minute(61));
         assert_eq!(again, Ok(RestoreResult::Expired), "{owner:?}: it belongs to the old workload");
         load(&mut registry, "web");
         take(&mut registry, "web", minute(62));
-        let records = registry.records(&vpa("web"), minute(62));
+        let records = registry.saves().records(&vpa("web"), minute(62));
         assert!(
             records[0].supersede,
             "{owner:?}: saving the old workload does not count for the new one"
         );
-        registry.mark_saved(&vpa("web"), &["main".into()], minute(62));
+        registry.saves().mark_saved(&vpa("web"), &["main".into()], minute(62));
         take(&mut registry, "web", minute(63));
-        assert!(!registry.records(&vpa("web"), minute(63))[0].supersede, "{owner:?}");
+        assert!(!registry.saves().records(&vpa("web"), minute(63))[0].supersede, "{owner:?}");
     }
 }
 
@@ -190,7 +191,7 @@ fn a_richer_record_is_adopted_and_a_poorer_or_expired_one_is_not() {
         Ok(RestoreResult::Expired)
     );
     assert_eq!(count(&registry), Some(51), "an expired record replaces nothing");
-    assert!(registry.records(&vpa("web"), late)[0].supersede, "but may be replaced");
+    assert!(registry.saves().records(&vpa("web"), late)[0].supersede, "but may be replaced");
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn an_oom_kill_counts_once_whichever_version_stored_the_history() {
         (0..3000).for_each(|number| take(&mut registry, "web", minute(number)));
         assert!(matches!(kill(&mut registry, "web", minute(2999), now), OomResult::Counted(_)));
         assert_eq!(kill(&mut registry, "web", minute(2999), now), OomResult::Known);
-        registry.records(&vpa("web"), now).remove(0).snapshot
+        registry.saves().records(&vpa("web"), now).remove(0).snapshot
     };
     // Upstream's checkpoints do not have pods.
     let upstream = Snapshot { replicas: Vec::new(), bump: None, ..ours.clone() };
@@ -226,7 +227,9 @@ fn an_oom_kill_counts_once_whichever_version_stored_the_history() {
 #[test]
 fn a_rejection_is_reported_once_and_outdated_records_are_dropped_after_collection() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
-    assert!(registry.mark_rejected(&vpa("web")) && !registry.mark_rejected(&vpa("web")));
+    assert!(
+        registry.saves().mark_rejected(&vpa("web")) && !registry.saves().mark_rejected(&vpa("web"))
+    );
     take(&mut registry, "web", START);
     let late = START.later(DAY * 9);
     assert_eq!(registry.forget_expired(late), [key("web")]);
@@ -234,7 +237,7 @@ fn a_rejection_is_reported_once_and_outdated_records_are_dropped_after_collectio
         registry.get(&vpa("web")).is_some_and(|state| state.history().supersedes("main"))
     };
     assert!(is_outdated(&registry), "its record may be replaced");
-    registry.clear_stale_records();
+    registry.saves().clear_stale_records();
     assert!(!is_outdated(&registry));
 }
 
@@ -276,7 +279,7 @@ fn an_unreadable_history_is_loaded_again_and_not_overwritten() {
     registry.mark_missing(&vpa("web"));
     (60..70).for_each(|number| take(&mut registry, "web", minute(number)));
     assert!(registry.recommend(&vpa("web"), minute(70)).is_some(), "live samples count meanwhile");
-    assert!(due(&registry, minute(99)).is_empty(), "the stored history is unknown");
+    assert!(due(&mut registry, minute(99)).is_empty(), "the stored history is unknown");
     assert_eq!(registry.waiting_for_history().count(), 0);
     assert_eq!(registry.with_missing_history().collect::<Vec<_>>(), [(&vpa("web"), None)]);
     registry.restore(&key("web"), &stored(60, None), minute(70)).expect("good");
@@ -287,7 +290,7 @@ fn an_unreadable_history_is_loaded_again_and_not_overwritten() {
         .and_then(|state| state.history().get("main"))
         .map(|history| history.cpu_samples().count);
     assert_eq!(count, Some(70), "the stored and the live samples");
-    assert_eq!(due(&registry, minute(99)), ["web"]);
+    assert_eq!(due(&mut registry, minute(99)), ["web"]);
 }
 
 #[test]
@@ -323,7 +326,7 @@ fn throttling_is_dropped_with_the_limit_and_that_is_saved() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(1));
     let measured = Throttling { throttled: 4.0, periods: 10.0, at: minute(2) };
-    registry.set_throttling(&key("web"), measured, minute(2));
+    registry.ingest().set_throttling(&key("web"), measured, minute(2));
     let throttling = |registry: &VpaRegistry| {
         let history = registry.get(&vpa("web")).and_then(|state| state.history().get("main"));
         history.expect("has one").throttling().copied()
@@ -331,7 +334,7 @@ fn throttling_is_dropped_with_the_limit_and_that_is_saved() {
     assert_eq!(throttling(&registry), Some(measured));
     save(&mut registry, "web", minute(3));
     assert_eq!(registry.unsaved_stats().0, 0);
-    registry.clear_throttling(&key("web"), minute(4));
+    registry.ingest().clear_throttling(&key("web"), minute(4));
     assert_eq!((throttling(&registry), registry.unsaved_stats().0), (None, 1));
 }
 
@@ -343,7 +346,8 @@ fn a_repeated_memory_sample_counts_once_and_changes_nothing() {
             let (cpu, memory) = (Some(MilliCpu(100)), Some(Bytes(bytes)));
             let (pod, container, at) = ("pod-0", "main", minute(1));
             let usage = UsageSample { pod, container, at, cpu, memory };
-            let result = registry.add_usage(&vpa("web"), usage, minute(2)).expect("tracked");
+            let result =
+                registry.ingest().add_usage(&vpa("web"), usage, minute(2)).expect("tracked");
             if bytes == 1000 {
                 save(&mut registry, "web", minute(2));
             }

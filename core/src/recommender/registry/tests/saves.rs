@@ -16,13 +16,21 @@ fn vpas_with_oom_kills_are_saved_first_and_then_the_least_recently_saved() {
     }
     assert!(matches!(kill(&mut registry, "killed", minute(10), minute(10)), OomResult::Counted(_)));
     take(&mut registry, "new", minute(10));
-    assert_eq!(due(&registry, minute(10)), ["killed", "new", "older", "old"], "young is too young");
     assert_eq!(
-        registry.due_for_save(minute(10), AGE, 2, &HashSet::new()),
+        due(&mut registry, minute(10)),
+        ["killed", "new", "older", "old"],
+        "young is too young"
+    );
+    assert_eq!(
+        registry.saves().due_for_save(minute(10), AGE, 2, &HashSet::new()),
         [vpa("killed"), vpa("new")]
     );
-    assert_eq!(due(&registry, minute(13)).last().map(String::as_str), Some("young"));
-    assert_eq!(due(&registry, minute(1)).len(), 5, "setting the clock back does not delay saves");
+    assert_eq!(due(&mut registry, minute(13)).last().map(String::as_str), Some("young"));
+    assert_eq!(
+        due(&mut registry, minute(1)).len(),
+        5,
+        "setting the clock back does not delay saves"
+    );
     assert_eq!(registry.unsaved_stats(), (5, Some(minute(3))));
 }
 
@@ -30,36 +38,36 @@ fn vpas_with_oom_kills_are_saved_first_and_then_the_least_recently_saved() {
 fn a_record_that_cannot_be_saved_blocks_no_other_and_stays_due() {
     let mut registry = registry(Compat::Plimsoll, &["broken", "fine"]);
     take(&mut registry, "broken", minute(0));
-    registry.records(&vpa("broken"), minute(0));
-    registry.mark_save_failed(&vpa("broken"));
+    registry.saves().records(&vpa("broken"), minute(0));
+    registry.saves().mark_save_failed(&vpa("broken"));
     take(&mut registry, "fine", minute(1));
     save(&mut registry, "fine", minute(1));
     take(&mut registry, "fine", minute(2));
-    assert_eq!(due(&registry, minute(9)), ["fine", "broken"], "although it was never saved");
+    assert_eq!(due(&mut registry, minute(9)), ["fine", "broken"], "although it was never saved");
     assert!(matches!(kill(&mut registry, "broken", minute(9), minute(9)), OomResult::Counted(_)));
-    assert_eq!(due(&registry, minute(9)), ["fine", "broken"], "although it was OOM killed");
+    assert_eq!(due(&mut registry, minute(9)), ["fine", "broken"], "although it was OOM killed");
     let tried = HashSet::from([vpa("broken"), vpa("fine")]);
     assert_eq!(
-        registry.due_for_save(minute(9), AGE, 9, &tried),
+        registry.saves().due_for_save(minute(9), AGE, 9, &tried),
         [vpa("fine")],
         "one attempt per round"
     );
     save(&mut registry, "fine", minute(9));
     save(&mut registry, "broken", minute(9));
-    assert!(due(&registry, minute(99)).is_empty());
+    assert!(due(&mut registry, minute(99)).is_empty());
 }
 
 #[test]
 fn a_change_during_a_save_is_saved_again() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(0));
-    registry.records(&vpa("web"), minute(0));
+    registry.saves().records(&vpa("web"), minute(0));
     take(&mut registry, "web", minute(1));
-    registry.mark_saved(&vpa("web"), &["main".into()], minute(1));
+    registry.saves().mark_saved(&vpa("web"), &["main".into()], minute(1));
     assert_eq!(registry.unsaved_stats(), (1, Some(minute(1))));
-    registry.records(&vpa("web"), minute(2));
+    registry.saves().records(&vpa("web"), minute(2));
     take(&mut registry, "web", minute(2));
-    registry.mark_save_failed(&vpa("web"));
+    registry.saves().mark_save_failed(&vpa("web"));
     assert_eq!(registry.unsaved_stats(), (1, Some(minute(1))), "as due as it was");
 }
 
@@ -67,11 +75,11 @@ fn a_change_during_a_save_is_saved_again() {
 fn an_interrupted_save_is_due_again() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(0));
-    registry.records(&vpa("web"), minute(0));
-    assert!(due(&registry, minute(9)).is_empty(), "it is being saved");
+    registry.saves().records(&vpa("web"), minute(0));
+    assert!(due(&mut registry, minute(9)).is_empty(), "it is being saved");
     assert_eq!(registry.unsaved_stats().0, 1, "and not saved");
-    registry.resume_saves();
-    assert_eq!(due(&registry, minute(9)), ["web"]);
+    registry.saves().resume_saves();
+    assert_eq!(due(&mut registry, minute(9)), ["web"]);
 }
 
 #[test]
@@ -93,7 +101,7 @@ fn a_memory_window_that_closes_without_samples_is_saved_once_more() {
 #[test]
 fn a_missing_history_counts_as_stored_after_a_save() {
     let mut registry = registry(Compat::Plimsoll, &["new", "old"]);
-    registry.mark_stored(&vpa("old"), START);
+    registry.saves().mark_stored(&vpa("old"), START);
     let stored = |registry: &VpaRegistry, name: &str| {
         registry.get(&vpa(name)).is_some_and(VpaState::is_stored)
     };
@@ -122,19 +130,19 @@ fn expired_records_are_not_replaced_while_the_clock_is_doubted() {
     }
     let times = registry.stored_times();
     assert_eq!((times.usable, times.expired, times.in_future), (0, 2, 0));
-    assert_eq!(due(&registry, ahead), ["new"], "it replaces nothing");
+    assert_eq!(due(&mut registry, ahead), ["new"], "it replaces nothing");
     assert_eq!((registry.expired_count(), registry.unsaved_stats().0), (2, 2));
     // The clock is right: the first save replaces the richer record.
-    let mut trusted = registry.records(&vpa("new"), ahead);
+    let mut trusted = registry.saves().records(&vpa("new"), ahead);
     assert!(!trusted.remove(0).supersede);
     registry.keep_expired(false);
-    assert_eq!(due(&registry, ahead), ["web"]);
-    assert!(registry.records(&vpa("web"), ahead)[0].supersede);
-    registry.mark_save_failed(&vpa("web"));
+    assert_eq!(due(&mut registry, ahead), ["web"]);
+    assert!(registry.saves().records(&vpa("web"), ahead)[0].supersede);
+    registry.saves().mark_save_failed(&vpa("web"));
     // The clock was wrong: the richer record stays, and is merged.
-    registry.forget_expired_by_clock();
-    assert_eq!(due(&registry, ahead), ["web"]);
-    assert!(!registry.records(&vpa("web"), ahead)[0].supersede);
+    registry.saves().forget_expired_by_clock();
+    assert_eq!(due(&mut registry, ahead), ["web"]);
+    assert!(!registry.saves().records(&vpa("web"), ahead)[0].supersede);
     let now = minute(101);
     assert_eq!(registry.restore_if_richer(&key("web"), &stored, now), Ok(RestoreResult::Merged));
 }
@@ -157,20 +165,20 @@ proptest! {
                     kill(&mut registry, name, now, now);
                 } else {
                     let usage = UsageSample { pod: "pod-0", container: "main", at: now, cpu: Some(MilliCpu(1)), memory: None };
-                    registry.add_usage(&vpa(name), usage, now);
+                    registry.ingest().add_usage(&vpa(name), usage, now);
                 }
             }
-            let batch = registry.due_for_save(now, Duration::ZERO, 2, &HashSet::new());
+            let batch = registry.saves().due_for_save(now, Duration::ZERO, 2, &HashSet::new());
             for key in &batch {
-                registry.records(key, now);
+                registry.saves().records(key, now);
                 let broken = *key == vpa(&names[0]) || *key == vpa(&names[1]);
                 if broken || (fails && *key == vpa(&names[2])) {
-                    registry.mark_save_failed(key);
+                    registry.saves().mark_save_failed(key);
                 } else {
-                    registry.mark_saved(key, &["main".into()], now);
+                    registry.saves().mark_saved(key, &["main".into()], now);
                 }
             }
-            let left = registry.due_for_save(now, Duration::ZERO, 100, &HashSet::new());
+            let left = registry.saves().due_for_save(now, Duration::ZERO, 100, &HashSet::new());
             for (name, wait) in names.iter().zip(&mut waits).skip(3) {
                 *wait = if left.contains(&vpa(name)) { *wait + 1 } else { 0 };
                 prop_assert!(*wait <= 2, "{name} waits for {wait} rounds");
