@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use plimsoll_core::{
     hpa::{
-        Answer, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, Pod, ScaleError,
-        ScaleValues, Selector, Spec,
+        Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, Pod,
+        ScaleError, ScaleValues, Selector, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
@@ -65,6 +65,8 @@ pub(super) async fn reconcile(
             memory.scaled(from, scale.replicas, behavior, at);
         }
     }
+    // The API server accepts a minimum of 0 only with the feature gate HPAScaleToZero.
+    let config = Config { scale_to_zero: spec.min_replicas == 0, ..autoscaler.config.hpa };
     let observed = Observed {
         namespace: &key.namespace,
         name: &key.name,
@@ -75,7 +77,7 @@ pub(super) async fn reconcile(
         pods: &pods,
         others: &others,
         memory: &state.own.compared_memory,
-        config: &autoscaler.config.hpa,
+        config: &config,
         fixes: Fixes::UPSTREAM,
         now,
     };
