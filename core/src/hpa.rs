@@ -41,6 +41,7 @@ pub mod spec;
 pub mod stabilization;
 pub mod status;
 pub mod status_values;
+pub mod takeover;
 pub mod validation;
 
 pub use config::{Config, Tolerance};

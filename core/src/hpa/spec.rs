@@ -252,7 +252,7 @@ impl Target {
 }
 
 impl Behavior {
-    fn read(behavior: &api::HorizontalPodAutoscalerBehavior) -> Result<Self, SpecError> {
+    pub(super) fn read(behavior: &api::HorizontalPodAutoscalerBehavior) -> Result<Self, SpecError> {
         let rules = |rules: Option<&api::HPAScalingRules>| {
             rules.map_or_else(|| Ok(ScalingRules::default()), ScalingRules::read)
         };
