@@ -145,6 +145,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Doctor(arguments) => arguments.config(variable).map(drop),
         Command::Watermark(arguments) => arguments.check(&typed),
         Command::Explain(arguments) => explain::check(&arguments, &typed),
+        Command::Hpa(arguments) => arguments.check(),
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
             .and_then(|(_, daemon)| without_warnings(&daemon.process)),

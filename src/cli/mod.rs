@@ -20,6 +20,7 @@ mod flag_syntax;
 pub mod flags;
 mod go_values;
 mod horizontal;
+mod hpa;
 mod hpa_controller;
 mod klog;
 pub mod log;
@@ -73,6 +74,7 @@ Examples:
   plimsoll updater --dry-run           which running pods it would update
   plimsoll watermark --dry-run         which replicas it would set
   plimsoll horizontal                  compares every HPA with its controller
+  plimsoll hpa adopt --assist shop/web lets it scale that HPA
   plimsoll run --roles=recommender,updater
                                        several roles in one process
   plimsoll status                      status of the roles in a cluster
@@ -107,6 +109,7 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Horizontal(Box<horizontal::HorizontalArgs>),
+    Hpa(Box<hpa::HpaArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
     Run(all_in_one::RunArgs),
     Status(status::StatusArgs),
@@ -140,6 +143,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Horizontal(arguments) => horizontal::run(&arguments, &typed),
+            Command::Hpa(arguments) => hpa::run(&arguments, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
@@ -327,6 +331,7 @@ mod tests {
             explain::POD_EXAMPLES,
             explain::VPA_EXAMPLES,
             horizontal::EXAMPLES,
+            hpa::EXAMPLES,
             recommender::EXAMPLES,
             all_in_one::EXAMPLES,
             status::EXAMPLES,

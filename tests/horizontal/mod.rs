@@ -1,5 +1,7 @@
 //! The horizontal controller beside kube-controller-manager's, which scales the same objects.
 
+mod takeover;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};

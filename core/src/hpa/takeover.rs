@@ -4,7 +4,9 @@
 //! the bounds. An annotation names the mode, and takes effect only together with the disabled directions; the rules that
 //! were there before are kept in a second annotation.
 
+pub mod manifest;
 mod saved_behavior;
+pub mod transition;
 
 use std::collections::BTreeMap;
 
@@ -86,7 +88,7 @@ pub enum IneffectiveMode {
     /// The built-in controller still scales in a direction that the mode needs.
     #[error(
         "{}: {mode} has no effect: selectPolicy of {} in spec.behavior is not Disabled, so the built-in controller acts; \
-         run plimsoll hpa adopt", MODE.name, names(directions)
+         run plimsoll hpa adopt", MODE.name, names(.directions)
     )]
     BuiltinActs {
         /// The mode that the object asks for.

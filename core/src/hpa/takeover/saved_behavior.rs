@@ -13,7 +13,7 @@ use crate::{
 
 /// An annotation that holds no valid behavior. The message is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("annotation {}: {0}; correct it", BEHAVIOR.name)]
+#[error("annotation {}: {}; correct it", BEHAVIOR.name, .0)]
 pub struct InvalidBehavior(pub(super) String);
 
 /// A behavior as it was saved; `None` if the object had none.

@@ -8,7 +8,7 @@ use plimsoll_core::{
         Config, Decision, Spec,
         conditions::SCALING_ACTIVE,
         evaluation::Evaluation,
-        lint::{Warning, spec_warnings},
+        lint::{Warning, contested_warning, spec_warnings},
         pod_groups::{NotCounted, PodGroups},
         spec::{Metric as MetricSpec, Source, Target},
         stabilization::Direction,
@@ -381,13 +381,8 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         findings.push(Finding::new("foreign_pods", message));
     }
     for (vpa, resources) in input.contested {
-        let resources = resources.join(" and ");
-        let message = format!(
-            "VerticalPodAutoscaler {vpa} changes the requests of {resources} that the target is a percentage of, so each \
-             change of a request also changes the number of replicas: use an AverageValue target, or exclude {resources} \
-             from the VPA with controlledResources"
-        );
-        findings.push(Finding::new("vpa_same_resource", message));
+        let Warning { code, message } = contested_warning(vpa, resources);
+        findings.push(Finding::new(code, message));
     }
     let wants_more = decision.limited.as_ref().is_some_and(|limited| {
         limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
