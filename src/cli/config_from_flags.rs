@@ -142,7 +142,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Horizontal(arguments) => {
             arguments.config(&typed).and_then(|config| without_warnings(&config.process))
         }
-        Command::Doctor(arguments) => arguments.config(variable).map(drop),
+        Command::Doctor(arguments) => arguments.check(),
         Command::Watermark(arguments) => arguments.check(&typed),
         Command::Explain(arguments) => explain::check(&arguments, &typed),
         Command::Hpa(arguments) => arguments.check(),

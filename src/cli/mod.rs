@@ -327,6 +327,7 @@ mod tests {
             admission::EXAMPLES,
             demo::EXAMPLES,
             doctor::EXAMPLES,
+            doctor::HPA_EXAMPLES,
             explain::EXAMPLES,
             explain::POD_EXAMPLES,
             explain::VPA_EXAMPLES,

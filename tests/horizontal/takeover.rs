@@ -4,11 +4,16 @@ use std::process::Command;
 
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};
 use kube::Api;
+use plimsoll::report::doctor::hpa_lint::HpaLintReport;
+use serde_json::Value;
 
 use super::{MEBIBYTE, MEMORY};
-use crate::support::{
-    MetricsServer, Testbed, hollow_nodes::is_ready, manifests, metrics_server::UsageValue,
-    skipped::report_skipped, wait,
+use crate::{
+    schema::{faults, schema},
+    support::{
+        MetricsServer, Testbed, hollow_nodes::is_ready, manifests, metrics_server::UsageValue,
+        skipped::report_skipped, wait,
+    },
 };
 
 const NAME: &str = "taken";
@@ -34,14 +39,18 @@ impl Scaled {
         manifests::create::<Deployment>(scaled.bed.client(), &scaled.namespace, &workload).await;
         let prefix = format!("{NAME}-");
         scaled.bed.nodes().pods(&scaled.namespace, &prefix, 2, "are ready", is_ready).await;
+        scaled.create_hpa(NAME, 2).await;
+        Some(scaled)
+    }
+
+    async fn create_hpa(&self, name: &str, min: i32) {
         let hpa = format!(
-            "{{metadata: {{name: {NAME}}}, spec: {{minReplicas: 2, maxReplicas: 6, metrics: [{MEMORY}], \
+            "{{metadata: {{name: {name}}}, spec: {{minReplicas: {min}, maxReplicas: 6, metrics: [{MEMORY}], \
              behavior: {{scaleDown: {{stabilizationWindowSeconds: 60}}}}, \
              scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {NAME}}}}}}}"
         );
-        let client = scaled.bed.client();
-        manifests::create::<HorizontalPodAutoscaler>(client, &scaled.namespace, &hpa).await;
-        Some(scaled)
+        manifests::create::<HorizontalPodAutoscaler>(self.bed.client(), &self.namespace, &hpa)
+            .await;
     }
 
     fn load(&self, mebibytes: u64) {
@@ -73,10 +82,28 @@ impl Scaled {
         .await;
     }
 
-    /// Runs `plimsoll hpa` about the object: exit code, standard output, standard error.
+    /// Runs `plimsoll hpa` about the object.
     async fn hpa(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        let object = format!("{}/{NAME}", self.namespace);
+        self.run(&[&["hpa"], words, &[&object]].concat()).await
+    }
+
+    /// The codes of the findings of `plimsoll doctor hpa`, with the object that each is about.
+    async fn findings(&self) -> Vec<(String, String)> {
+        let (code, out, err) =
+            self.run(&["doctor", "hpa", "-n", &self.namespace, "--output=json"]).await;
+        let report: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {err}"));
+        assert_eq!(faults(&schema("doctor-hpa.v1.json"), &report), Vec::<String>::new());
+        let report: HpaLintReport = serde_json::from_value(report).expect("a report");
+        assert_eq!(report.notes, [""; 0]);
+        assert_eq!(code, Some(i32::from(!report.findings.is_empty())));
+        report.findings.into_iter().map(|finding| (finding.name, finding.code)).collect()
+    }
+
+    /// Runs the program: exit code, standard output, standard error.
+    async fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        command.arg("hpa").args(words).arg(format!("{}/{NAME}", self.namespace));
+        command.args(words);
         command.env_clear().env("KUBECONFIG", self.bed.kubeconfig_path());
         let output = tokio::task::spawn_blocking(move || command.output().expect("it starts"));
         let output = output.await.expect("no panic");
@@ -127,4 +154,14 @@ async fn the_hpa_controller_leaves_paused_and_adopted_objects_alone_until_they_a
         if replicas > Some(2) { Ok(()) } else { Err(format!("{replicas:?}")) }
     })
     .await;
+    assert_eq!(scaled.findings().await, []);
+    scaled.create_hpa("second", 6).await;
+    let codes = scaled.findings().await;
+    let codes: Vec<_> = codes.iter().map(|(name, code)| (&**name, &**code)).collect();
+    let expected = [
+        ("second", "min_equals_max"),
+        ("second", "overlapping_selectors"),
+        (NAME, "overlapping_selectors"),
+    ];
+    assert_eq!(codes, expected);
 }

@@ -51,8 +51,8 @@ pub struct ExplainHpaConfig {
 }
 
 /// The target's scale, and the UID of the target.
-struct Target {
-    scale: Result<ScaleValues, ScaleError>,
+pub(super) struct Target {
+    pub(super) scale: Result<ScaleValues, ScaleError>,
     uid: Box<str>,
 }
 
@@ -146,7 +146,7 @@ fn key(namespace: &str, reference: &CrossVersionObjectReference) -> ObjectRefere
     }
 }
 
-async fn read_target(
+pub(super) async fn read_target(
     scales: &ScaleClient,
     namespace: &str,
     reference: &CrossVersionObjectReference,
