@@ -69,6 +69,8 @@ pub struct DesiredWebhook {
     pub reinvoke_if_needed: bool,
     /// Whether it is also called for WatermarkPodAutoscalers.
     pub include_wpas: bool,
+    /// Whether it is also called for HorizontalPodAutoscalers. It only warns about them, so never if it fails closed.
+    pub include_hpas: bool,
 }
 
 /// Which fields of an existing configuration are reconciled.

@@ -82,7 +82,8 @@ pub async fn lint(
     }
     for (namespace, hpas) in &by_namespace {
         let api = Api::namespaced(cluster.client.clone(), namespace);
-        let pods = list(api, &format!("Pods of namespace {namespace}"), ListParams::default());
+        let what = format!("Pods of namespace {namespace}");
+        let pods = list(api, &what, ListParams::default());
         let (pods, selectors) = tokio::join!(pods, selectors(&scales, namespace, hpas));
         let pods: Vec<ApiPod> = pods.map_or_else(
             |error| {
