@@ -289,3 +289,39 @@ fn participle(transition: Transition) -> String {
 fn note(text: &str) {
     output::print_note(&format!("plimsoll: {}", escape_to_one_line(text)));
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::check;
+
+    #[test]
+    fn objects_are_named_or_all_and_a_patch_is_printed_or_applied() {
+        let of = |line: &str| {
+            check(&["plimsoll", "hpa"].into_iter().chain(line.split(' ')).collect::<Vec<_>>())
+        };
+        for good in [
+            "adopt shop/web shop/api --assist",
+            "adopt web -n shop --context prod --kubeconfig file",
+            "release --all",
+            "release --all -n shop",
+            "release web -o yaml",
+            "pause web --dry-run",
+            "resume web --output kustomize",
+        ] {
+            assert_eq!(of(good), Ok(()), "{good}");
+        }
+        for (bad, message) in [
+            ("adopt", "required"),
+            ("adopt a/b/c", "give NAME or NAMESPACE/NAME"),
+            ("adopt --all", "unexpected argument '--all'"),
+            ("release", "required"),
+            ("release web --all", "cannot be used with"),
+            ("pause web --dry-run -o yaml", "cannot be used with"),
+            ("pause web -o json", "invalid value 'json'"),
+            ("resume shop/web -n bank", "conflicts with namespace bank"),
+        ] {
+            let error = of(bad).expect_err(bad);
+            assert!(error.contains(message), "{bad}: {error}");
+        }
+    }
+}
