@@ -24,12 +24,12 @@ const USER_AGENT: &str = concat!("plimsoll-hpa/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll hpa adopt --assist shop/web      the built-in controller adds replicas,
-                                            Plimsoll adds and removes them
-  plimsoll hpa adopt shop/web               only Plimsoll changes replicas
-  plimsoll hpa adopt shop/web -o kustomize  prints the patch, writes nothing
-  plimsoll hpa release --all                the built-in controller scales again
-  plimsoll hpa pause shop/web               nothing changes replicas
+  plimsoll hpa adopt --assist shop/web   the built-in controller adds replicas,
+                                         Plimsoll adds and removes them
+  plimsoll hpa adopt shop/web            only Plimsoll changes replicas
+  plimsoll hpa adopt web -o kustomize    prints the patch, writes nothing
+  plimsoll hpa release --all             the built-in controller scales again
+  plimsoll hpa pause shop/web            nothing changes replicas
   plimsoll hpa resume shop/web
 
 Adopted objects are scaled by plimsoll horizontal. Without it, replicas of an
