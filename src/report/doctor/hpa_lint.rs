@@ -12,12 +12,17 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HpaLintReport {
+    /// The version of the schema.
     pub schema_version: u32,
+    /// `doctor-hpa`.
     pub kind: String,
+    /// The version of the program.
     pub version: String,
+    /// When the objects were read.
     pub at: Time,
     /// The number of objects that were checked.
     pub objects: usize,
+    /// Likely mistakes, by object.
     pub findings: Vec<HpaFinding>,
     /// What could not be checked.
     pub notes: Vec<String>,
@@ -27,7 +32,9 @@ pub struct HpaLintReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HpaFinding {
+    /// The namespace of the object.
     pub namespace: String,
+    /// The name of the object.
     pub name: String,
     /// A stable identifier, independent of the message.
     pub code: String,
