@@ -28,13 +28,12 @@ impl Reviewer for HpaReviewer {
     }
 
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
-        let object: HorizontalPodAutoscaler =
-            match serde_json::from_str(request.object.unwrap_or_default()) {
-                Ok(object) => object,
-                // The API server validates the object.
-                Err(_) => return AdmissionDecision::allow("unreadable"),
-            };
-        let old = request.old_object.and_then(|old| serde_json::from_str(old).ok());
+        let read = serde_json::from_str::<HorizontalPodAutoscaler>;
+        let Ok(object) = read(request.object.unwrap_or_default()) else {
+            // The API server validates the object.
+            return AdmissionDecision::allow("unreadable");
+        };
+        let old = request.old_object.and_then(|old| read(old).ok());
         let is_terminating = object.metadata.deletion_timestamp.is_some();
         if is_terminating || old.is_some_and(|old| is_unchanged(&object, &old)) {
             return AdmissionDecision::allow("unchanged");
