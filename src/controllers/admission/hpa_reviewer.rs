@@ -28,12 +28,12 @@ impl Reviewer for HpaReviewer {
     }
 
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision {
-        let read = serde_json::from_str::<HorizontalPodAutoscaler>;
-        let Ok(object) = read(request.object.unwrap_or_default()) else {
+        let text = request.object.unwrap_or_default();
+        let Ok(object) = serde_json::from_str::<HorizontalPodAutoscaler>(text) else {
             // The API server validates the object.
             return AdmissionDecision::allow("unreadable");
         };
-        let old = request.old_object.and_then(|old| read(old).ok());
+        let old = request.old_object.and_then(|old| serde_json::from_str(old).ok());
         let is_terminating = object.metadata.deletion_timestamp.is_some();
         if is_terminating || old.is_some_and(|old| is_unchanged(&object, &old)) {
             return AdmissionDecision::allow("unchanged");
