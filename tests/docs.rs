@@ -11,7 +11,10 @@ use plimsoll::{
     },
 };
 use plimsoll_core::{
-    api::annotations::{VPA_KEYS, WPA_KEYS},
+    api::{
+        annotations::{VPA_KEYS, WPA_KEYS},
+        hpa_annotations::HPA_KEYS,
+    },
     recommender::tuning_annotations::{PROFILES, Profile},
     types::compat::Fix,
 };
@@ -42,11 +45,14 @@ pub fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_documented_annotations_match_the_code() {
-    let roles = ["recommender", "admission-controller", "updater"].map(flags::of_role);
+    let roles = ["recommender", "admission-controller", "updater", "horizontal"];
+    let roles = roles.map(flags::of_role);
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
-    for (name, object, keys) in
-        [("annotations", "VPA", &VPA_KEYS[..]), ("watermark-annotations", "WPA", &WPA_KEYS[..])]
-    {
+    for (page, name, object, keys) in [
+        ("configuration", "annotations", "VPA", &VPA_KEYS[..]),
+        ("configuration", "watermark-annotations", "WPA", &WPA_KEYS[..]),
+        ("horizontal", "annotations", "HPA", &HPA_KEYS[..]),
+    ] {
         let mut table = String::from(
             "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
         );
@@ -63,7 +69,7 @@ fn the_documented_annotations_match_the_code() {
             writeln!(table, "| `{name}` | {wanted} | {object} | {readers} | {flags} | {effect} |")
                 .expect("fits");
         }
-        generated("docs/configuration.md", name, &table);
+        generated(&format!("docs/{page}.md"), name, &table);
     }
 }
 

@@ -143,6 +143,7 @@ fn agrees(desired: Option<i32>, status: &HorizontalPodAutoscalerStatus) -> bool 
 
 /// Whether the other controller has reported the values that the decision is based on.
 fn has_same_values(decision: &Decision, status: &HorizontalPodAutoscalerStatus) -> bool {
-    let ours = decision.evaluations.iter().map(|evaluation| &evaluation.status);
+    let in_spec = decision.evaluations.iter().filter(|evaluation| evaluation.is_in_spec);
+    let ours = in_spec.map(|evaluation| &evaluation.status);
     ours.eq(status.current_metrics.iter().flatten())
 }

@@ -13,6 +13,8 @@ pub enum Api {
     Custom,
     /// `external.metrics.k8s.io`.
     External,
+    /// The HTTP API of Prometheus.
+    Prometheus,
 }
 
 impl fmt::Display for Api {
@@ -21,6 +23,7 @@ impl fmt::Display for Api {
             Self::Resource => "resource metrics API",
             Self::Custom => "custom metrics API",
             Self::External => "external metrics API",
+            Self::Prometheus => "Prometheus",
         })
     }
 }
@@ -41,6 +44,8 @@ pub enum Cause {
     NoKnownPods,
     /// A container or pod has no request.
     MissingRequest,
+    /// A container has no limit.
+    MissingLimit,
     /// The container that is measured does not exist.
     ContainerNotFound,
     /// The selector of the metric is invalid.
@@ -128,6 +133,12 @@ impl MetricError {
         let message =
             format!("missing request for {resource} in container {container} of Pod {pod}");
         Self::new(Cause::MissingRequest, message)
+    }
+
+    /// A container has no limit, which utilization is relative to.
+    pub fn missing_limit(resource: &str, container: &str, pod: &str) -> Self {
+        let message = format!("missing limit for {resource} in container {container} of Pod {pod}");
+        Self::new(Cause::MissingLimit, message)
     }
 
     /// A pod has pod-level requests, but none for this resource, and neither do its containers.

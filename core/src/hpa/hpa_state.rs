@@ -47,6 +47,11 @@ pub struct HpaState {
     /// Changes that removed replicas.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_down_events: Vec<ScaleEvent>,
+    /// Since when in each pass some metric was not available. Only tracked if the object has a fallback.
+    pub failing_since: Option<Time>,
+    /// Whether the target has zero replicas because an annotation allowed it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub scaled_to_zero: bool,
 }
 
 impl HpaState {
@@ -144,6 +149,8 @@ impl HpaState {
             recommendations,
             scale_up_events: recent(&self.scale_up_events),
             scale_down_events: recent(&self.scale_down_events),
+            failing_since: self.failing_since,
+            scaled_to_zero: self.scaled_to_zero,
         }
     }
 }

@@ -82,6 +82,7 @@ pub fn contested_resources<'a>(
             Source::Pods { .. }
             | Source::Object { .. }
             | Source::External { .. }
+            | Source::Prometheus { .. }
             | Source::Unknown => {
                 continue;
             }

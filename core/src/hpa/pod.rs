@@ -35,6 +35,8 @@ pub struct Pod {
     pub init_containers: Vec<Container>,
     /// The pod-level requests.
     pub requests: Resources,
+    /// The pod-level limits.
+    pub limits: Resources,
     /// The overhead of the RuntimeClass.
     pub overhead: Resources,
 }
@@ -68,6 +70,8 @@ pub struct Container {
     pub requests: Resources,
     /// The actuated requests, if the kubelet reports them. They differ from the spec while a resize is pending.
     pub actuated: Option<Resources>,
+    /// The limits in the spec.
+    pub limits: Resources,
     /// Whether this is a restartable init container (sidecar).
     pub is_restartable: bool,
 }
@@ -117,6 +121,7 @@ impl Pod {
                 .map(container)
                 .collect(),
             requests: resources(spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref())),
+            limits: resources(spec.and_then(|spec| spec.resources.as_ref()?.limits.as_ref())),
             overhead: resources(spec.and_then(|spec| spec.overhead.as_ref())),
         }
     }
@@ -132,12 +137,12 @@ impl Container {
     fn read(container: &api::Container, statuses: &[api::ContainerStatus]) -> Self {
         let status = statuses.iter().find(|status| status.name == container.name);
         let actuated = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+        let of_spec = container.resources.as_ref();
         Self {
             name: container.name.clone(),
-            requests: resources(
-                container.resources.as_ref().and_then(|resources| resources.requests.as_ref()),
-            ),
+            requests: resources(of_spec.and_then(|resources| resources.requests.as_ref())),
             actuated: actuated.map(|requests| resources(Some(requests))),
+            limits: resources(of_spec.and_then(|resources| resources.limits.as_ref())),
             is_restartable: container.restart_policy.as_deref() == Some("Always"),
         }
     }

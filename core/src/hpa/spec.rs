@@ -72,6 +72,15 @@ pub enum Source {
         /// The target of the value or of its average per pod.
         target: Target,
     },
+    /// The result of a PromQL query, which an annotation adds.
+    Prometheus {
+        /// The name of the metric.
+        metric: MetricId,
+        /// The query.
+        query: String,
+        /// The target of the value or of its average per pod.
+        target: Target,
+    },
     /// The type is unknown, or its block is missing.
     Unknown,
 }

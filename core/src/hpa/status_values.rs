@@ -44,7 +44,10 @@ impl StatusValues<'_> {
 
     fn answer(&self, metric: &Metric, entry: Option<&MetricStatus>) -> Option<Fetched> {
         let answer = match &metric.source {
-            Source::Resource { .. } | Source::ContainerResource { .. } | Source::Unknown => {
+            Source::Resource { .. }
+            | Source::ContainerResource { .. }
+            | Source::Prometheus { .. }
+            | Source::Unknown => {
                 return None;
             }
             Source::Pods { metric, .. } => entry

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use plimsoll_core::{
     hpa::{
-        Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, Pod,
-        ScaleError, ScaleValues, Selector, Spec,
+        Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, NO_OPTIONS, Observed,
+        Pod, ScaleError, ScaleValues, Selector, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
@@ -79,6 +79,7 @@ pub(super) async fn reconcile(
         memory: &state.own.compared_memory,
         config: &config,
         fixes: Fixes::UPSTREAM,
+        options: &NO_OPTIONS,
         now,
     };
     let answers = fetch(autoscaler, key, &observed).await;

@@ -11,9 +11,9 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use plimsoll_core::{
     hpa::{
-        Answer, Config, Decision, Fetched, Fix, Fixes, MetricRequest, Observed, Pod, ScaleError,
-        ScaleValues, Selector, Spec, decide, lint::contested_resources, metric_requests,
-        samples::PodMetrics, status_values::StatusValues,
+        Answer, Config, Decision, Fetched, Fix, Fixes, MetricRequest, NO_OPTIONS, Observed, Pod,
+        ScaleError, ScaleValues, Selector, Spec, decide, lint::contested_resources,
+        metric_requests, samples::PodMetrics, status_values::StatusValues,
     },
     types::Time,
 };
@@ -104,6 +104,7 @@ pub async fn explain(
         memory: &memory,
         config: &controller_config,
         fixes: Fixes::UPSTREAM,
+        options: &NO_OPTIONS,
         now,
     };
     let answers = fetch(client, namespace, &observed, values.answers(&spec)).await;

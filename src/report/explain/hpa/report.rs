@@ -296,7 +296,8 @@ fn target_text(metric: &MetricSpec) -> String {
         | Source::ContainerResource { resource, target, .. } => (target, resource == "memory"),
         Source::Pods { target, .. }
         | Source::Object { target, .. }
-        | Source::External { target, .. } => (target, false),
+        | Source::External { target, .. }
+        | Source::Prometheus { target, .. } => (target, false),
         Source::Unknown => return "unknown".to_owned(),
     };
     let format = if is_memory { Format::BinarySi } else { Format::DecimalSi };
@@ -443,7 +444,8 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::hpa::{
-        Answer, Fetched, Fixes, HpaState, Observed, Pod, ScaleError, ScaleValues, decide,
+        Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
+        decide,
     };
     use serde_json::json;
 
@@ -487,6 +489,7 @@ mod tests {
             memory: &memory,
             config: &config,
             fixes: Fixes::UPSTREAM,
+            options: &NO_OPTIONS,
             now: NOW,
         };
         let quantity = |value| Quantity::from_units(value, Format::DecimalSi);
