@@ -389,10 +389,14 @@ fn normalize(
         Some(Direction::Down) => decision.restrict(Restriction::StabilizedDown),
         Some(Direction::Up) => decision.restrict(Restriction::StabilizedUp),
     }
-    let Bounds { mut min, max } = observed.bounds();
+    let Bounds { mut min, mut max } = observed.bounds();
     if may_be_zero && stabilization.stabilized == 0 && current <= min.max(1) {
         // The minimum applies while there is load.
         min = 0;
+    }
+    if decision.error.is_some() {
+        // Some metric is not available, so nothing may be removed.
+        max = max.max(current);
     }
     // A maximum of the schedule may be below the current replicas, which the rules below do not expect.
     let wanted = stabilization.stabilized;

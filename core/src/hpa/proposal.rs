@@ -247,7 +247,8 @@ impl Calculator<'_> {
     /// How many pods without a sample count like the average of the others: all or none.
     fn tolerated_missing(&self, groups: &PodGroups) -> usize {
         let missing = groups.missing.len();
-        let allowed = (groups.ready + missing) * usize::from(self.missing_pods_percent);
+        let pods = groups.ready + groups.unready.len() + missing;
+        let allowed = pods * usize::from(self.missing_pods_percent);
         if missing * 100 <= allowed { missing } else { 0 }
     }
 

@@ -45,9 +45,10 @@ impl ToleranceAmount {
         // `parse` also accepts `inf`, `NaN` and exponents.
         let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number: f64 = number.parse().ok().filter(|_| is_plain)?;
-        match is_pods {
-            true => (number <= MAX_PODS).then_some(Self::Pods(number)),
-            false => (number <= 1.0).then_some(Self::Share(number)),
+        if is_pods {
+            (number <= MAX_PODS).then_some(Self::Pods(number))
+        } else {
+            (number <= 1.0).then_some(Self::Share(number))
         }
     }
 }

@@ -131,6 +131,12 @@ fn a_scheduled_maximum_removes_replicas_only_if_metrics_are_available() {
     }
     let unknown = of_eight(50).change(|case| case.usage = Err("away".to_owned()));
     assert_eq!((unknown.decide().desired, unknown.decide().zone), (None, Zone::Metrics));
+    let partial = of_eight(50).change(|case| {
+        case.spec["metrics"] = two_metrics();
+        case.external = Ok(vec!["27"]);
+        case.usage = Err("away".to_owned());
+    });
+    assert_eq!(partial.decide().desired, Some(8), "the available metric asks for 9");
     let slow = of_eight(50).change(|case| {
         case.spec["behavior"] = json!({"scaleDown": {"policies":
             [{"type": "Pods", "value": 1, "periodSeconds": 60}]}});
@@ -360,7 +366,8 @@ fn queried_metrics_are_evaluated_besides_those_of_the_spec() {
     assert_eq!(metrics, ["cpu", "rps"]);
     assert_eq!(record.metrics[1].bounds.map(|bounds| bounds.low), Some(100_000));
     let shown = queried(50, "100", &["700"]).written().status.current_metrics;
-    assert_eq!(shown.map(|metrics| metrics.len()), Some(1), "the status has those of the spec");
+    let shown = shown.expect("the status has those of the spec");
+    assert_eq!(shown.len(), 1, "{shown:?}");
     let away = queried(25, "100", &[]).change(|case| case.queried = Err("timeout".to_owned()));
     let error = away.decide().error.expect("it failed");
     let cause =
@@ -371,7 +378,7 @@ fn queried_metrics_are_evaluated_besides_those_of_the_spec() {
 #[test]
 fn a_query_is_requested_after_the_metrics_of_the_spec() {
     let told = [("query.plimsoll.dev/rps", "sum(x)"), ("target.plimsoll.dev/rps", "1")];
-    let requests = using(50).told(&told).with_observed(|observed| metric_requests(observed));
+    let requests = using(50).told(&told).with_observed(metric_requests);
     assert!(matches!(&requests[..], [
         Some(MetricRequest::Resource { .. }),
         Some(MetricRequest::Prometheus { query })
