@@ -293,8 +293,8 @@ fn fallback_replicas(
     (is_due && current > 0 && fallback.replicas > known).then_some(fallback.replicas)
 }
 
-/// Whether the target may be scaled to zero: each metric is available, all that exist without pods are zero, and the others
-/// do not ask for more.
+/// Whether the target may be scaled to zero: it is at the minimum, each metric is available, all that exist without pods are
+/// zero, and the others do not ask for more.
 fn is_idle(observed: &Observed<'_>, current: i32, decision: &Decision) -> bool {
     let is_quiet = |(metric, evaluation): (&Metric, &Evaluation)| match &evaluation.outcome {
         Ok(proposal) if is_podless(metric) => proposal.value == 0,
@@ -302,7 +302,9 @@ fn is_idle(observed: &Observed<'_>, current: i32, decision: &Decision) -> bool {
         // Without pods they have no usage.
         Err(_) => current == 0 && !is_podless(metric),
     };
-    observed.may_be_zero() && observed.metrics().zip(&decision.evaluations).all(is_quiet)
+    observed.may_be_zero()
+        && current <= observed.bounds().min.max(1)
+        && observed.metrics().zip(&decision.evaluations).all(is_quiet)
 }
 
 fn evaluate_metrics(
@@ -390,7 +392,7 @@ fn normalize(
         Some(Direction::Up) => decision.restrict(Restriction::StabilizedUp),
     }
     let Bounds { mut min, mut max } = observed.bounds();
-    if may_be_zero && stabilization.stabilized == 0 && current <= min.max(1) {
+    if may_be_zero && stabilization.stabilized == 0 {
         // The minimum applies while there is load.
         min = 0;
     }

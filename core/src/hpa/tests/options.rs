@@ -434,6 +434,9 @@ fn a_workload_is_scaled_to_zero_only_if_everything_is_known_to_be_idle_for_the_w
     assert_eq!(unknown.decide().desired, None);
     let unknown = both(5, "0").change(|case| case.external = Err("away".to_owned()));
     assert_eq!(unknown.decide().desired, None);
+    // Above the minimum, usage counts as always.
+    let above = queue(5, "0").using(&[400; 5]).change(|case| case.spec["metrics"] = two_metrics());
+    assert_eq!(above.decide().desired, Some(4));
     // Usage exists with pods alone.
     let cpu_only = Case::new(2, cpu(50)).using(&[0; 2]);
     let told = [("plimsoll.dev/scale-to-zero", "true")];
