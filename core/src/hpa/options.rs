@@ -254,15 +254,11 @@ fn parse_percent(text: &str) -> Option<u8> {
 fn parse_target(text: &str) -> Option<Target> {
     let whole = text.strip_prefix("value:");
     let quantity: Quantity = whole.unwrap_or(text).trim().parse().ok()?;
-    let milli = Some(quantity.milli_value()).filter(|milli| *milli > 0);
-    milli?;
+    let milli = Some(quantity.milli_value()).filter(|milli| *milli > 0)?;
+    let target = |type_name: &str| Target { type_name: type_name.to_owned(), ..Target::default() };
     Some(match whole {
-        Some(_) => Target { type_name: "Value".to_owned(), value: milli, ..Target::default() },
-        None => Target {
-            type_name: "AverageValue".to_owned(),
-            average_value: milli,
-            ..Target::default()
-        },
+        Some(_) => Target { value: Some(milli), ..target("Value") },
+        None => Target { average_value: Some(milli), ..target("AverageValue") },
     })
 }
 
