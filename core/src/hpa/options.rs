@@ -210,20 +210,19 @@ impl Reader<'_> {
                 self.reject(&EXTRA_QUERY, key, query);
                 continue;
             }
-            match target.and_then(|target| parse_target(target.trim())) {
-                Some(target) => metrics.push(Metric {
-                    type_name: "Prometheus".to_owned(),
-                    source: Source::Prometheus {
-                        metric: MetricId { name: name.to_owned(), selector: None },
-                        query: query.trim().to_owned(),
-                        target,
-                    },
-                }),
-                None => {
-                    let text = target.map(String::as_str).unwrap_or_default();
-                    self.reject(&EXTRA_TARGET, &EXTRA_TARGET.key_of(name), text);
-                }
-            }
+            let Some(parsed) = target.and_then(|target| parse_target(target.trim())) else {
+                let text = target.map(String::as_str).unwrap_or_default();
+                self.reject(&EXTRA_TARGET, &EXTRA_TARGET.key_of(name), text);
+                continue;
+            };
+            metrics.push(Metric {
+                type_name: "Prometheus".to_owned(),
+                source: Source::Prometheus {
+                    metric: MetricId { name: name.to_owned(), selector: None },
+                    query: query.trim().to_owned(),
+                    target: parsed,
+                },
+            });
         }
         for (key, target) in self.annotations {
             let name = EXTRA_TARGET.metric_of(key);

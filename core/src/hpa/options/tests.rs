@@ -170,8 +170,8 @@ fn a_metric_needs_a_query_and_a_target() {
         assert_eq!(key(&pairs), expected);
     }
     // One that is too much is reported.
-    let names = (0..=MAX_EXTRA_METRICS).map(|index| format!("m{index:02}"));
-    let pairs = names.flat_map(|name| {
+    let metrics = (0..=MAX_EXTRA_METRICS).map(|index| format!("m{index:02}"));
+    let pairs = metrics.flat_map(|name| {
         [(EXTRA_QUERY.key_of(&name), "x".to_owned()), (EXTRA_TARGET.key_of(&name), "1".to_owned())]
     });
     let (options, invalid) = HpaOptions::from_annotations(&pairs.collect(), PERIOD);
