@@ -5,7 +5,7 @@
 //!                                 │                                                          │
 //!                                 │                 status of the HPA controller ──▶ core: comparison
 //!                                 ▼                                                          ▼
-//!                          exported state ──▶ metrics_export                  results of comparisons ──▶ metrics
+//!                          exported state ──▶ metrics                         results of comparisons ──▶ metrics
 //! ```
 //!
 //! It only observes: the HPA controller of the cluster changes the replicas, and nothing but the Lease is written.
@@ -14,7 +14,6 @@ mod autoscaler;
 pub mod config;
 mod horizontal_decision;
 mod horizontal_pod;
-mod metrics_export;
 mod reconcile;
 mod selector_index;
 mod usage_cache;
@@ -25,11 +24,10 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 use self::{
-    autoscaler::HorizontalAutoscaler, config::HorizontalConfig,
-    metrics_export::HorizontalObjectMetrics, selector_index::SelectorIndex,
+    autoscaler::HorizontalAutoscaler, config::HorizontalConfig, selector_index::SelectorIndex,
     usage_cache::UsageCache,
 };
-use super::replicas::ReplicaController;
+use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
@@ -70,7 +68,7 @@ impl Controller for HorizontalController {
         let selectors = SelectorIndex::default();
         let autoscaler = HorizontalAutoscaler { config, metrics, usage, selectors };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
-        let objects = Arc::new(HorizontalObjectMetrics(Arc::downgrade(&controller)));
+        let objects = ExportedObjects::of(&controller);
         context
             .registry
             .add_replica_autoscalers(ReplicaObjectMetrics::horizontal(objects, cardinality));

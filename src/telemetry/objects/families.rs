@@ -3,7 +3,7 @@
 use super::{ContainerRow, VpaRow};
 use crate::telemetry::{
     definition::{Definition, counter, gauge},
-    watermark::ReplicaSeries,
+    replicas::ReplicaSeries,
 };
 use plimsoll_core::recommender::estimate::Resource;
 
