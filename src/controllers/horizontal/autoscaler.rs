@@ -188,6 +188,10 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
     ) {
     }
 
+    fn mode(&self) -> Option<&'static str> {
+        Some(self.config.mode.as_str())
+    }
+
     fn export_scale(exported: &mut ExportedState, moved: (u64, u64), desired: i32) {
         exported.replicas_moved = Some(moved);
         exported.desired_replicas = Some(desired);

@@ -137,6 +137,11 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     /// Observes what the API server has stored of a status.
     fn on_stored(&self, sent: &Self::Status, stored: Option<&Self::Status>, now: Time);
 
+    /// What the controller does with objects, for kinds that have modes.
+    fn mode(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Updates what is exported after the scale was updated: replicas added and removed by this process, and those desired.
     fn export_scale(exported: &mut Self::Exported, moved: (u64, u64), desired: i32);
 
