@@ -86,8 +86,8 @@ fn has_label(labels: &Labels, name: &str, value: &str) -> bool {
 /// The value of a gauge.
 fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
     let (is_cpu, is_hpa) = (has_label(labels, "resource", "cpu"), has_label(labels, "kind", "hpa"));
-    let is_wpa = is_hpa || has_label(labels, "kind", "wpa");
-    let scale = if is_wpa || is_cpu { 1.0 } else { 1e9 };
+    let scales_replicas = is_hpa || has_label(labels, "kind", "wpa");
+    let scale = if scales_replicas || is_cpu { 1.0 } else { 1e9 };
     match family {
         // Three pods, one of which has been resized and another not yet.
         "plimsoll_request" => 3.0 * scale,
@@ -95,9 +95,9 @@ fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
         "plimsoll_request_all_pods" => 6.0 * scale,
         "plimsoll_target" if is_hpa => 100.0,
         "plimsoll_target" => 0.5 * scale,
-        "plimsoll_low" if is_wpa => 90.0,
-        "plimsoll_high" if is_wpa => 120.0,
-        "plimsoll_value" if is_wpa => 105.0,
+        "plimsoll_low" if scales_replicas => 90.0,
+        "plimsoll_high" if scales_replicas => 120.0,
+        "plimsoll_value" if scales_replicas => 105.0,
         "plimsoll_low" => 0.25 * scale,
         "plimsoll_high" => 2.4 * scale,
         "plimsoll_value" => 0.4 * scale,
