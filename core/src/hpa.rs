@@ -31,6 +31,7 @@ pub mod numbers;
 pub mod observed;
 pub mod pod;
 pub mod pod_groups;
+pub mod pod_usage;
 pub mod proposal;
 pub mod requests;
 pub mod samples;

@@ -111,7 +111,7 @@ pub(super) fn add_role(
             (role.process.clone(), role.compat)
         }
         Command::Horizontal(arguments) => {
-            let role = config.horizontal.insert(arguments.config(&typed)?);
+            let role = config.horizontal.insert(arguments.config(&typed, variable)?);
             (role.process.clone(), role.compat)
         }
         _ => return Err(CliError::usage(format!("not flags of the {role}; see --help"))),
@@ -140,7 +140,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
             arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
         Command::Horizontal(arguments) => {
-            arguments.config(&typed).and_then(|config| without_warnings(&config.process))
+            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
         Command::Doctor(arguments) => arguments.config(variable).map(drop),
         Command::Watermark(arguments) => arguments.check(&typed),

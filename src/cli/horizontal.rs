@@ -9,11 +9,12 @@ use super::{
     Exit,
     cluster::{ApiServerArgs, ElectionArgs},
     daemon::run_controller,
-    go_values,
+    environment, go_values,
     hpa_controller::HpaControllerArgs,
     klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
+    pod_usage::PodUsageArgs,
 };
 use crate::{
     controllers::{HorizontalConfig, horizontal::config::HorizontalMode, runtime::config::Address},
@@ -29,6 +30,8 @@ Examples:
                                                  the cluster's controller did
   plimsoll horizontal --namespaces=shop,api --kubeconfig ~/.kube/config
   plimsoll horizontal --horizontal-pod-autoscaler-sync-period=10s
+  plimsoll horizontal --usage-source=prometheus \\
+    --prometheus-address http://prometheus:9090
 
 Nothing is written but its Lease. See docs/horizontal.md.
 -h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
@@ -63,6 +66,8 @@ pub struct HorizontalArgs {
     #[command(flatten)]
     controller: HpaControllerArgs,
     #[command(flatten)]
+    usage: PodUsageArgs,
+    #[command(flatten)]
     cluster: ApiServerArgs,
     /// Timeout of requests to the API server
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go_values::positive_duration)]
@@ -83,14 +88,19 @@ pub struct HorizontalArgs {
 }
 
 impl HorizontalArgs {
-    /// Builds the configuration and validates it.
-    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<HorizontalConfig, CliError> {
+    /// Builds the configuration and validates it. `variable` reads the environment.
+    pub(super) fn config(
+        &self,
+        typed: &ParsedFlags,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<HorizontalConfig, CliError> {
         let election = self.election.election(&self.leader_elect_resource_name, self.compat);
         if election.enabled {
             election.validate()?;
         }
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
         warnings.extend(typed.without_effect_warning());
+        warnings.extend(self.usage.warnings(typed));
         let names = self.namespaces.iter().map(|name| name.trim());
         let mut namespaces: Vec<_> =
             names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
@@ -107,6 +117,7 @@ impl HorizontalArgs {
             fixes,
             hpa: self.controller.config(),
             period: self.horizontal_pod_autoscaler_sync_period,
+            usage: self.usage.source(typed, variable)?,
             workers: self.concurrent_horizontal_pod_autoscaler_syncs as usize,
             namespaces,
             request_timeout: self.request_timeout,
@@ -117,6 +128,6 @@ impl HorizontalArgs {
 }
 
 pub fn run(arguments: &HorizontalArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed)?;
+    let config = arguments.config(typed, environment)?;
     run_controller("horizontal controller", None, 2, config.compat, config)
 }

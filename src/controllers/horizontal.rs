@@ -37,7 +37,7 @@ use crate::{
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
     },
-    telemetry::{HorizontalMetrics, ReplicaObjectMetrics},
+    telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
 };
 
 /// The reporting component of events.
@@ -66,7 +66,8 @@ impl Controller for HorizontalController {
         let metrics = HorizontalMetrics::new(&mut context.registry);
         let (settings, process) = (config.replica_settings(), config.process.clone());
         let cardinality = config.object_metrics;
-        let usage = UsageCache::new(context.client.clone(), config.period, config.request_timeout);
+        let queries = PrometheusQueryMetrics::new(&mut context.registry, "horizontal");
+        let usage = UsageCache::new(&config, context.client.clone(), &context.clock, queries)?;
         let selectors = SelectorIndex::default();
         let autoscaler = HorizontalAutoscaler { config, metrics, usage, selectors };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));

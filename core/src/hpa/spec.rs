@@ -185,6 +185,18 @@ impl Spec {
     }
 }
 
+impl Source {
+    /// The resource whose usage this is, if it is one.
+    pub fn resource(&self) -> Option<&str> {
+        match self {
+            Self::Resource { resource, .. } | Self::ContainerResource { resource, .. } => {
+                Some(resource)
+            }
+            Self::Pods { .. } | Self::Object { .. } | Self::External { .. } | Self::Unknown => None,
+        }
+    }
+}
+
 impl Metric {
     fn read(metric: &api::MetricSpec) -> Result<Self, SpecError> {
         let source = match metric.type_.as_str() {

@@ -11,6 +11,7 @@ pub mod external_recommender;
 pub mod metric_request;
 pub mod metric_source;
 pub mod pod_readiness;
+pub mod pod_usage;
 pub mod restriction;
 pub mod scale_decision;
 pub mod scale_outcome;

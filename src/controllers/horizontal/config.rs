@@ -6,6 +6,7 @@ use plimsoll_core::{
     hpa::{Config, Fixes},
     types::compat::Compat,
 };
+use plimsoll_storage::prometheus::{detect::SchemaOverrides, transport::TransportConfig};
 use strum::{EnumString, IntoStaticStr};
 
 use super::{super::replicas::ReplicaSettings, EVENT_COMPONENT};
@@ -49,6 +50,8 @@ pub struct HorizontalConfig {
     pub hpa: Config,
     /// The time between two reconciles of an object, and between two passes of the HPA controller.
     pub period: Duration,
+    /// Where the usage of pods is read from.
+    pub usage: UsageSource,
     /// How many objects are reconciled concurrently, at least 1.
     pub workers: usize,
     /// The namespaces to watch; empty for all.
@@ -59,6 +62,28 @@ pub struct HorizontalConfig {
     pub election: ElectionConfig,
     /// Which objects have metrics of their own.
     pub object_metrics: Cardinality,
+}
+
+/// Where the usage of pods is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UsageSource {
+    /// `metrics.k8s.io`.
+    Metrics,
+    /// A Prometheus that scrapes the kubelets.
+    Prometheus(Box<PrometheusUsage>),
+}
+
+/// A Prometheus that usage is read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrometheusUsage {
+    /// Address and authentication.
+    pub transport: TransportConfig,
+    /// Configured series names, and matchers to add to every query. The rest is detected.
+    pub series_options: SchemaOverrides,
+    /// Timeout of a query.
+    pub query_timeout: Duration,
+    /// Maximum number of concurrent queries, at least 2.
+    pub max_concurrent_queries: usize,
 }
 
 impl HorizontalConfig {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use futures::future::join_all;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use plimsoll_core::{
     hpa::{
-        Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, Pod,
-        ScaleError, ScaleValues, Selector, Spec,
+        Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, Pod, ScaleError,
+        ScaleValues, Selector, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
@@ -183,20 +184,6 @@ async fn fetch(
     observed: &Observed<'_>,
 ) -> Vec<Option<Fetched>> {
     let (requests, empty) = (metric_requests(observed), ScaleValues::default());
-    let is_usage =
-        |request: &Option<MetricRequest>| matches!(request, Some(MetricRequest::Resource { .. }));
-    let mut usage: Fetched = Err(String::new());
-    if requests.iter().any(is_usage) {
-        let namespace = autoscaler.usage.get(&key.namespace).await;
-        usage = match &*namespace {
-            Ok(namespace) => {
-                let pods = observed.pods.iter();
-                let usage = pods.filter_map(|pod| namespace.get(&pod.name).cloned());
-                Ok(Answer::Resource(usage.collect()))
-            }
-            Err(error) => Err(error.clone()),
-        };
-    }
     let values = StatusValues {
         status: observed.status,
         scale: observed.scale.unwrap_or(&empty),
@@ -204,10 +191,17 @@ async fn fetch(
         now: observed.now,
     };
     let answers = requests.into_iter().zip(values.answers(observed.spec));
-    let answer = |(request, from_status): (Option<MetricRequest>, Option<Fetched>)| {
-        if is_usage(&request) { Some(usage.clone()) } else { request.and(from_status) }
-    };
-    answers.map(answer).collect()
+    let answers =
+        answers.zip(&observed.spec.metrics).map(|((request, from_status), metric)| async move {
+            match (&request, metric.source.resource()) {
+                (Some(MetricRequest::Resource { .. }), Some(resource)) => {
+                    let usage = autoscaler.usage.answer(&key.namespace, resource, observed.pods);
+                    Some(usage.await)
+                }
+                _ => request.and(from_status),
+            }
+        });
+    join_all(answers).await
 }
 
 /// The pods by how they counted for the metric that decided.
