@@ -15,6 +15,7 @@ use super::{
     output::CliError,
     parsed_flags::ParsedFlags,
     pod_usage::PodUsageArgs,
+    prometheus_auth,
 };
 use crate::{
     controllers::{HorizontalConfig, horizontal::config::HorizontalMode, runtime::config::Address},
@@ -100,7 +101,7 @@ impl HorizontalArgs {
         }
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
         warnings.extend(typed.without_effect_warning());
-        warnings.extend(self.usage.warnings(typed));
+        warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let names = self.namespaces.iter().map(|name| name.trim());
         let mut namespaces: Vec<_> =
             names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();

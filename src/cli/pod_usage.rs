@@ -5,11 +5,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::{
-    container_series::ContainerSeriesArgs,
-    go_values,
-    output::CliError,
-    parsed_flags::ParsedFlags,
-    prometheus_auth::{PrometheusConnectionArgs, exposed_secret_warnings},
+    container_series::ContainerSeriesArgs, go_values, output::CliError, parsed_flags::ParsedFlags,
+    prometheus_auth::PrometheusConnectionArgs,
 };
 use crate::controllers::horizontal::config::{PrometheusUsage, UsageSource};
 
@@ -58,18 +55,6 @@ impl PodUsageArgs {
             max_concurrent_queries: self.prometheus_queries as usize,
         })))
     }
-
-    /// Warnings about flags that do not prevent the start.
-    pub fn warnings(&self, typed: &ParsedFlags) -> Vec<String> {
-        let mut warnings = exposed_secret_warnings(typed);
-        // In a process with other roles this flag is theirs, too; others may have no effect here.
-        if self.usage_source == UsageSourceArg::Metrics && typed.is_set("prometheus_address") {
-            warnings.push(
-                "--prometheus-address has no effect without --usage-source=prometheus".to_owned(),
-            );
-        }
-        warnings
-    }
 }
 
 #[cfg(test)]
@@ -83,8 +68,9 @@ mod tests {
     fn usage_is_read_from_a_prometheus_only_if_it_is_selected() {
         let of = |flags: &[&str]| horizontal_config(flags).expect("valid flags");
         assert_eq!(of(&[]).usage, UsageSource::Metrics);
+        // In a process with other roles this flag may be for them.
         let idle = of(&["--prometheus-address=http://prometheus:9090"]);
-        assert_eq!((idle.usage, idle.process.warnings.len()), (UsageSource::Metrics, 1));
+        assert_eq!((idle.usage, idle.process.warnings.len()), (UsageSource::Metrics, 0));
         let set = of(&[
             "--usage-source=prometheus",
             "--prometheus-address=http://prometheus:9090",

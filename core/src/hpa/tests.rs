@@ -9,6 +9,7 @@ mod pods;
 mod properties;
 mod quirks;
 mod rates;
+mod series_usage;
 mod texts;
 mod utilization;
 mod windows;

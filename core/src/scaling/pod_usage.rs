@@ -176,7 +176,7 @@ fn pod_usage(resource: UsageResource, containers: BTreeMap<Box<str>, Points>) ->
 
 /// The rate of a counter per second up to its last point, and the time that it is a mean of: from the point that is nearest to
 /// a minute before. So samples that are a minute apart have a rate, too.
-fn rate(points: &Points) -> Option<(f64, Duration)> {
+fn rate(points: &[(Time, f64)]) -> Option<(f64, Duration)> {
     let ((last, value), earlier) = points.split_last()?;
     let begin = last.earlier(WINDOW);
     let distance = |at: Time| at.nanos_since(begin).unsigned_abs();
@@ -192,7 +192,7 @@ fn rate(points: &Points) -> Option<(f64, Duration)> {
 }
 
 /// The mean of the points after this time.
-fn mean(points: &Points, begin: Time) -> Option<f64> {
+fn mean(points: &[(Time, f64)], begin: Time) -> Option<f64> {
     let values = points.iter().filter(|(at, _)| *at > begin).map(|(_, value)| *value);
     let count = values.clone().count();
     (count > 0).then(|| values.map(|value| value / count as f64).sum())

@@ -9,7 +9,7 @@ pub(crate) mod metrics_client;
 pub(crate) mod pod_samples;
 pub mod promql;
 pub mod resource_metrics;
-pub(crate) mod series_usage;
+pub mod series_usage;
 
 use serde::Deserialize as _;
 use serde_json::Value;

@@ -67,7 +67,7 @@ impl UsageCache {
             UsageSource::Prometheus(prometheus) => {
                 let observer = Arc::new(QueryRecorder::new(queries));
                 let series = SeriesUsage::new(history(prometheus, clock, observer)?, clock.clone());
-                Source::Prometheus { series, cache: cache(config.period) }
+                Source::Prometheus { series: Box::new(series), cache: cache(config.period) }
             }
         }))
     }
