@@ -18,7 +18,7 @@ pub struct PodUsageArgs {
     #[arg(long, value_name = "SOURCE", default_value = "metrics")]
     usage_source: UsageSourceArg,
     /// Maximum number of concurrent queries; those of slow namespaces use at most a quarter of them
-    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = go_values::integer_between(2_u32, 100))]
+    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = go_values::integer_between(1_u32, 100))]
     #[arg(hide_short_help = true)]
     prometheus_queries: u32,
     /// Timeout of a query
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(options.matchers.to_string(), "cluster=\"qa\"");
         for invalid in [
             &["--usage-source=external"][..],
-            &["--usage-source=prometheus", "--prometheus-queries=1"],
+            &["--usage-source=prometheus", "--prometheus-queries=0"],
             &["--usage-source=prometheus", "--prometheus-client-key-file=/k"],
         ] {
             horizontal_config(invalid).expect_err("invalid flags");

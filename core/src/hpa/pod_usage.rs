@@ -1,6 +1,9 @@
 //! Samples of pods from usage that was computed from series, which do not tell what a pod consists of.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::BuildHasher,
+};
 
 use super::{
     pod::{Pod, Resources},
@@ -11,9 +14,9 @@ use crate::scaling::pod_usage::{PodUsage, UsageResource};
 /// The samples of pods. A pod without usage is left out, and so is one whose usage is from before it started: then it is that
 /// of another pod of the same name. A container of the pod without an amount has no usage, so its pod is missing for a metric
 /// of all containers.
-pub fn pod_samples(
+pub fn pod_samples<S: BuildHasher>(
     pods: &[Pod],
-    usage: &HashMap<String, PodUsage>,
+    usage: &HashMap<String, PodUsage, S>,
     resource: UsageResource,
 ) -> Vec<PodMetrics> {
     let sample = |pod: &Pod| {

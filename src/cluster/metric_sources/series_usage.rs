@@ -48,8 +48,8 @@ pub struct SeriesUsage {
     client: PrometheusClient,
     clock: Clock,
     permits: Semaphore,
-    /// Permits of slow namespaces, so that they do not delay the others.
-    slow_permits: Semaphore,
+    /// Permits of slow namespaces, so that they do not delay the others. `None` if there is only one for all.
+    slow_permits: Option<Semaphore>,
     slow: Mutex<HashSet<(Box<str>, UsageResource)>>,
     /// When the names could not be detected, and why. Only one caller detects them at a time.
     failed_detection: Arc<Turn<Option<(Instant, String)>>>,
@@ -58,15 +58,15 @@ pub struct SeriesUsage {
 impl SeriesUsage {
     /// Queries the server of this history, whose client limits the time and the number of queries in flight.
     pub fn new(history: PrometheusHistory, clock: Clock) -> Self {
-        let max_in_flight = history.client().limits().max_in_flight.max(2);
-        let slow_permits = (max_in_flight / SLOW_SHARE).max(1);
+        let max_in_flight = history.client().limits().max_in_flight.max(1);
+        let slow_permits = (max_in_flight / SLOW_SHARE).max(1).min(max_in_flight - 1);
         let client = history.client().clone().rejecting_partial().with_max_attempts(1);
         Self {
             client: client.with_separate_permits(max_in_flight),
             history: Arc::new(history),
             clock,
             permits: Semaphore::new(max_in_flight - slow_permits),
-            slow_permits: Semaphore::new(slow_permits),
+            slow_permits: (slow_permits > 0).then(|| Semaphore::new(slow_permits)),
             slow: Mutex::default(),
             failed_detection: Arc::default(),
         }
@@ -105,7 +105,8 @@ impl SeriesUsage {
     ) -> Result<HashMap<String, PodUsage>, String> {
         let schema = self.schema(namespace).await?;
         let is_slow = self.slow.lock().contains(&(namespace.into(), resource));
-        let permits = if is_slow { &self.slow_permits } else { &self.permits };
+        let slow_permits = self.slow_permits.as_ref().filter(|_| is_slow);
+        let permits = slow_permits.unwrap_or(&self.permits);
         // The semaphore is never closed.
         let _permit = permits.acquire().await;
         *started = Some(Instant::now());

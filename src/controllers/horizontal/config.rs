@@ -82,7 +82,7 @@ pub struct PrometheusUsage {
     pub series_options: SchemaOverrides,
     /// Timeout of a query.
     pub query_timeout: Duration,
-    /// Maximum number of concurrent queries, at least 2.
+    /// Maximum number of concurrent queries, at least 1.
     pub max_concurrent_queries: usize,
 }
 

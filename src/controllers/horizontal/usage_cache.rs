@@ -46,7 +46,7 @@ enum Source {
         cache: ByNamespace<Arc<str>, PodMetrics>,
     },
     Prometheus {
-        series: SeriesUsage,
+        series: Box<SeriesUsage>,
         cache: ByNamespace<(Arc<str>, UsageResource), PodUsage>,
     },
 }

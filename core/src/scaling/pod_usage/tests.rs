@@ -191,10 +191,10 @@ fn the_window_of_a_pod_ends_with_the_newest_sample_of_its_containers() {
 prop_compose! {
     /// Points of some minutes in any order, some of them invalid.
     fn any_points()(
-        points in prop::collection::vec((-100.0..500.0, prop_oneof![
-            8 => 0.0..1e6,
+        points in prop::collection::vec((-100.0..500.0_f64, prop_oneof![
+            8 => 0.0..1e6_f64,
             1 => Just(f64::NAN),
-            1 => -10.0..0.0,
+            1 => -10.0..0.0_f64,
             1 => Just(f64::INFINITY),
         ]), 0..40),
     ) -> Vec<(f64, f64)> {
@@ -236,10 +236,10 @@ proptest! {
     /// However a steady load is scraped, its usage is the load.
     #[test]
     fn a_steady_load_has_the_same_usage_with_any_scrapes(
-        cores in 0.0..8.0,
-        first in 0.0..1e7,
-        gaps in prop::collection::vec(5.0..61.0, 4..60),
-        age in 0.0..200.0,
+        cores in 0.0..8.0_f64,
+        first in 0.0..1e7_f64,
+        gaps in prop::collection::vec(5.0..61.0_f64, 4..60),
+        age in 0.0..200.0_f64,
     ) {
         let mut ago = age;
         let mut scrapes = vec![ago];
@@ -263,8 +263,8 @@ proptest! {
     fn a_reset_never_lowers_a_steady_usage(
         before in 1..20_usize,
         after in 1..20_usize,
-        downtime in 0.0..15.0,
-        cores in 0.1..4.0,
+        downtime in 0.0..15.0_f64,
+        cores in 0.1..4.0_f64,
     ) {
         let counter = |count: usize, from: f64| (0..count).map(move |index| 15.0 * (index as f64) * cores + from).collect::<Vec<_>>();
         let values = [counter(before, 1e5), counter(after, (15.0 - downtime) * cores)].concat();
