@@ -135,7 +135,7 @@ fn invalid_values_and_disorder_change_nothing() {
         &[(20.0, f64::INFINITY), (1.0, f64::NEG_INFINITY)],
         &[(20.0, -1.0), (1.0, -0.5)],
     ] {
-        for series in [[&valid, more].concat(), [more, &valid].concat()] {
+        for series in [[&valid[..], more].concat(), [more, &valid[..]].concat()] {
             assert_eq!(cpu(&series), cpu(&valid), "{more:?}");
             let reversed: Vec<_> = series.iter().rev().copied().collect();
             assert_eq!(cpu(&reversed), cpu(&valid), "{more:?}");
@@ -209,7 +209,7 @@ proptest! {
     ) {
         prop_assert_eq!(cpu(&series), cpu(&shuffled));
         prop_assert_eq!(memory(&series), memory(&shuffled));
-        let twice = [&*series, &shuffled].concat();
+        let twice = [&series[..], &shuffled[..]].concat();
         prop_assert_eq!(cpu(&series), cpu(&twice));
         prop_assert_eq!(memory(&series), memory(&twice));
     }
