@@ -9,22 +9,37 @@ use super::parsed_flags::ParsedFlags;
 #[derive(Clone, Debug, Args)]
 pub struct ContainerSeriesArgs {
     /// Scrape job of the container series; empty for any [if not set: detected]
-    #[arg(long, value_name = "NAME", default_value = "kubernetes-cadvisor")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "kubernetes-cadvisor",
+        hide_short_help = true
+    )]
     prometheus_cadvisor_job_name: String,
     /// Counter of CPU seconds
-    #[arg(long, value_name = "METRIC", default_value = "container_cpu_usage_seconds_total")]
+    #[arg(
+        long,
+        value_name = "METRIC",
+        default_value = "container_cpu_usage_seconds_total",
+        hide_short_help = true
+    )]
     history_cpu_metric: String,
     /// Gauge of memory
-    #[arg(long, value_name = "METRIC", default_value = "container_memory_working_set_bytes")]
+    #[arg(
+        long,
+        value_name = "METRIC",
+        default_value = "container_memory_working_set_bytes",
+        hide_short_help = true
+    )]
     history_memory_metric: String,
     /// Label with the namespace on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", default_value = "namespace")]
+    #[arg(long, value_name = "LABEL", default_value = "namespace", hide_short_help = true)]
     container_namespace_label: String,
     /// Label with the pod name on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", default_value = "pod_name")]
+    #[arg(long, value_name = "LABEL", default_value = "pod_name", hide_short_help = true)]
     container_pod_name_label: String,
     /// Label with the container name on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", default_value = "name")]
+    #[arg(long, value_name = "LABEL", default_value = "name", hide_short_help = true)]
     pub container_name_label: String,
 }
 
