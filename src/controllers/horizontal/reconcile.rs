@@ -193,12 +193,13 @@ async fn fetch(
     let answers = requests.into_iter().zip(values.answers(observed.spec));
     let answers =
         answers.zip(&observed.spec.metrics).map(|((request, from_status), metric)| async move {
-            match (&request, metric.source.resource()) {
-                (Some(MetricRequest::Resource { .. }), Some(resource)) => {
+            let is_usage = matches!(request, Some(MetricRequest::Resource { .. }));
+            match metric.source.resource().filter(|_| is_usage) {
+                Some(resource) => {
                     let usage = autoscaler.usage.answer(&key.namespace, resource, observed.pods);
                     Some(usage.await)
                 }
-                _ => request.and(from_status),
+                None => request.and(from_status),
             }
         });
     join_all(answers).await
