@@ -35,6 +35,7 @@ pub mod proposal;
 pub mod requests;
 pub mod samples;
 pub mod scale_decision;
+pub mod scale_point;
 pub mod scale_rate;
 pub mod selector;
 pub mod spec;

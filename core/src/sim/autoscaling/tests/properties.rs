@@ -1,0 +1,169 @@
+//! What the rules have to hold to, for workloads of many shapes; and that it does not hold without them.
+
+use std::time::Duration;
+
+use crate::{
+    coordination::change_timing::MIN_CHANGE_INTERVAL,
+    sim::{
+        autoscaling::{LoadCurve, Mode, Outcome, Scenario, run},
+        noise::Noise,
+    },
+};
+
+/// A workload of a seed. Every fourth one has the same shape of load.
+fn workload(seed: u64) -> Scenario {
+    let noise = Noise::new(seed).for_name("workload");
+    let pick = |stream: &str, choices: &[i64]| {
+        let bits = noise.for_name(stream).bits(0);
+        choices[usize::try_from(bits % choices.len() as u64).expect("a small index")]
+    };
+    let template_request = pick("request", &[200, 300, 500, 1000]);
+    // Above about 80 %, the margin of the VPA alone asks for more than the template.
+    let target_percent = i32::try_from(pick("target", &[50, 55, 60, 65, 70, 75])).expect("fits");
+    let scale_point = (template_request * i64::from(target_percent)) as f64 / 100.0;
+    let peak = scale_point * pick("peak", &[8, 12, 20, 30]) as f64;
+    let curve = match seed % 4 {
+        0 => LoadCurve::Daily { night: 0.15 * peak, peak, weekend: 0.7 },
+        1 => LoadCurve::Stepped { low: 0.2 * peak, high: peak, hours: 4 },
+        2 => LoadCurve::Bursty { night: 0.3 * peak, peak: 0.7 * peak, burst: 0.6 * peak },
+        _ => LoadCurve::Daily { night: 0.1 * scale_point, peak: 0.7 * scale_point, weekend: 1.0 },
+    };
+    Scenario {
+        curve,
+        template_request,
+        target_percent,
+        min_replicas: 2,
+        max_replicas: 100,
+        down_window: Duration::from_mins(u64::try_from(pick("window", &[3, 5, 10])).expect("fits")),
+        startup_steps: u64::try_from(pick("startup", &[1, 2, 4])).expect("fits"),
+        in_place: pick("resize", &[0, 1]) == 1,
+        ..Scenario::daily(seed)
+    }
+}
+
+fn is_idle(seed: u64) -> bool {
+    seed % 4 == 3
+}
+
+/// How far two weeks are apart, as a fraction.
+fn drift(outcome: &Outcome) -> f64 {
+    let weeks = &outcome.weekly_replicas;
+    weeks[3] / weeks[1] - 1.0
+}
+
+/// Checks all properties of one seed; returns what does not hold.
+fn violations(seed: u64) -> Vec<String> {
+    let scenario = workload(seed);
+    let alone = run(&Scenario { mode: Mode::MemoryOnly, ..scenario });
+    let mut violations = Vec::new();
+    for mode in [Mode::Coordinated, Mode::Retargeted] {
+        let both = run(&Scenario { mode, ..scenario });
+        let mut check = |holds: bool, what: String| {
+            if !holds {
+                violations.push(format!("seed {seed}, {mode:?}: {what}"));
+            }
+        };
+        let (n, without) = (both.mean_replicas, alone.mean_replicas);
+        check((n / without - 1.0).abs() < 0.05, format!("{n:.2} replicas, {without:.2} without"));
+        let (cores, without) = (both.requested_cores, alone.requested_cores);
+        check(cores <= without, format!("{cores:.2} cores requested, {without:.2} without"));
+        check(drift(&both).abs() < 0.03, format!("weeks {:?}", both.weekly_replicas));
+        let (turns, without) = (both.turns_per_day, alone.turns_per_day);
+        check(
+            turns <= without * 1.02 + 0.1,
+            format!("{turns:.2} turns a day, {without:.2} without"),
+        );
+        let caused = both.scale_ups_by_waves;
+        check(caused == 0, format!("{caused} scale-ups caused by waves"));
+        let shortest = both.shortest_interval.unwrap_or(MIN_CHANGE_INTERVAL);
+        check(shortest >= MIN_CHANGE_INTERVAL, format!("changed again after {shortest:?}"));
+        check(both.raises == 0, "raised the scale point below the maximum".to_owned());
+        if mode == Mode::Coordinated {
+            check(both.removed_in_waves == 0, "removed replicas in a wave".to_owned());
+        }
+        if is_idle(seed) {
+            check(both.share_at_min == 1.0, format!("at min {:.3}", both.share_at_min));
+            let (end, template) = (both.request_at_end, scenario.template_request);
+            check(end < template, format!("request {end}m of {template}m at the end"));
+        }
+    }
+    violations
+}
+
+/// A VPA that wants another request all the time: every change that is allowed is made.
+fn stepped_violations(seed: u64) -> Vec<String> {
+    let scenario = Scenario { alternates: true, days: 8, ..workload(seed) };
+    let alone = run(&Scenario { mode: Mode::MemoryOnly, ..scenario });
+    let mut violations = Vec::new();
+    for (mode, in_place) in [
+        (Mode::Coordinated, false),
+        (Mode::Coordinated, true),
+        (Mode::Retargeted, false),
+        (Mode::Retargeted, true),
+    ] {
+        let both = run(&Scenario { mode, in_place, ..scenario });
+        let (n, without) = (both.mean_replicas, alone.mean_replicas);
+        let caused = both.scale_ups_by_waves;
+        if caused > 0 || both.request_changes < 4 || (n / without - 1.0).abs() >= 0.05 {
+            violations.push(format!(
+                "seed {seed}, {mode:?}, in place {in_place}: {caused} scale-ups caused by {} waves, {n:.2} replicas, \
+                 {without:.2} without",
+                both.request_changes
+            ));
+        }
+    }
+    violations
+}
+
+/// What the two autoscalers do without the rules; returns what is not worse than with them.
+fn drifts(seed: u64) -> Result<(), String> {
+    let scenario = workload(seed);
+    let unaware = run(&Scenario { mode: Mode::Unaware, max_replicas: 400, ..scenario });
+    let alone = run(&Scenario { mode: Mode::MemoryOnly, ..scenario });
+    let growth = unaware.mean_replicas / alone.mean_replicas;
+    let is_drifting = growth > 1.25 || drift(&unaware) > 0.03;
+    let message =
+        format!("seed {seed}: weeks {:?}, {growth:.2} times the replicas", unaware.weekly_replicas);
+    if is_drifting { Ok(()) } else { Err(message) }
+}
+
+#[test]
+fn replicas_stay_as_without_a_vpa_and_requests_fall() {
+    let violations: Vec<String> = (0..4).flat_map(violations).collect();
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn a_change_of_requests_every_twelve_hours_adds_no_replicas() {
+    let violations: Vec<String> = (0..4).flat_map(stepped_violations).collect();
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+#[test]
+fn without_the_rules_replicas_drift() {
+    for seed in [0, 3] {
+        assert_eq!(drifts(seed), Ok(()));
+    }
+}
+
+mod deep {
+    use super::*;
+
+    #[test]
+    fn fifty_workloads_hold_every_property() {
+        let violations: Vec<String> = (0..50).flat_map(violations).collect();
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+
+    #[test]
+    fn fifty_workloads_are_not_disturbed_by_waves() {
+        let violations: Vec<String> = (0..50).flat_map(stepped_violations).collect();
+        assert!(violations.is_empty(), "{violations:#?}");
+    }
+
+    #[test]
+    fn fifty_workloads_drift_without_the_rules() {
+        let stable: Vec<String> = (0..50).filter_map(|seed| drifts(seed).err()).collect();
+        assert!(stable.is_empty(), "{stable:#?}");
+    }
+}
