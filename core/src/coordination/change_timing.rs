@@ -151,14 +151,18 @@ impl Timing {
     }
 
     fn hold(self, is_raise: bool, reason: ChangeReason) -> Option<Hold> {
-        let Self { replicas, now, .. } = self;
-        if self.lacks_replicas {
-            return (!is_raise || !self.can_raise_in_place).then_some(Hold::AtMaxReplicas);
+        let Self { replicas, now, lacks_replicas, .. } = self;
+        if lacks_replicas && (!is_raise || !self.can_raise_in_place) {
+            return Some(Hold::AtMaxReplicas);
         }
-        let is_urgent = reason == ChangeReason::BelowBounds;
+        let is_urgent = matches!(reason, ChangeReason::BelowBounds | ChangeReason::AtMaxReplicas);
         let until = self.changed.map(|at| at.later(MIN_CHANGE_INTERVAL));
         if let Some(until) = until.filter(|until| *until > now && !is_urgent) {
             return Some(Hold::ChangedRecently { until });
+        }
+        if lacks_replicas {
+            // More replicas are wanted, and there will be none.
+            return None;
         }
         let until = replicas.changed.map(|at| at.later(replicas.down_window));
         if let Some(until) = until.filter(|until| *until > now) {

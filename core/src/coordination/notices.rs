@@ -23,23 +23,26 @@ impl Pair<'_> {
     pub fn for_vpa(self, decision: &Coordination) -> String {
         let Self { hpa, hpa_kind, .. } = self;
         let resource = decision.resource;
-        let mut message =
-            format!("{hpa_kind} {hpa} scales the same pods by the utilization of {resource}");
         let amount = |milli| resource.quantity(milli).to_string();
-        match (decision.range.min, decision.range.max) {
+        let range = match (decision.range.min, decision.range.max) {
             (Some(min), Some(max)) => {
-                message += &format!(": requests stay between {} and {}", amount(min), amount(max));
+                format!(": requests stay between {} and {}", amount(min), amount(max))
             }
-            (Some(min), None) => message += &format!(": requests stay at {} or above", amount(min)),
+            (Some(min), None) => format!(": requests stay at {} or above", amount(min)),
             _ if decision.is_idle => {
-                message += ": the workload is idle, so requests have no lower bound";
+                ": the workload is idle, so requests have no lower bound".to_owned()
             }
-            _ => {}
-        }
-        if let RequestChange::Held { to, by, .. } = decision.change {
-            message += &format!("; a change to {} waits: {}", amount(to), because(by, self));
-        }
-        message
+            _ => String::new(),
+        };
+        let held = match decision.change {
+            RequestChange::Held { to, by, .. } => {
+                format!("; a change to {} waits: {}", amount(to), because(by, self))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{hpa_kind} {hpa} scales the same pods by the utilization of {resource}{range}{held}"
+        )
     }
 
     /// The message for the autoscaler of replicas: what the VPA changes, and what the replicas follow.

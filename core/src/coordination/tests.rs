@@ -295,7 +295,7 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
         ..observed()
     };
     let mut state = coordinate(&at_max, &State::default()).state;
-    let early = Observed { now: NOW.later(AT_MAX_FOR - MINUTE), ..at_max };
+    let early = Observed { now: NOW.later(AT_MAX_FOR).earlier(MINUTE), ..at_max };
     let decision = coordinate(&early, &state);
     assert_eq!(decision.change, RequestChange::NotNeeded);
     assert!(decision.findings.is_empty());
@@ -324,7 +324,7 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     assert_eq!(decision.change, RequestChange::NotNeeded, "the ratio is within tolerance now");
     // Fewer pods with more usage each need the raised scale point as well.
     let fewer = Replicas { current: 39, proposed: Some(39), ..at_max.replicas };
-    let later = due.later(OUTLASTS_NEED - MINUTE);
+    let later = due.later(OUTLASTS_NEED).earlier(MINUTE);
     let fewer = Observed { now: later, usage_per_pod: Some(410), replicas: fewer, ..at_max };
     assert_eq!(raised(&fewer), Some(414));
     state = coordinate(&fewer, &state).state;
@@ -332,7 +332,7 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     let low = Observed { usage_per_pod: Some(200), ..fewer };
     let raised =
         |observed: &Observed| coordinate(observed, &state).scale_point.map(|point| point.milli);
-    assert_eq!(raised(&Observed { now: later.later(OUTLASTS_NEED - MINUTE), ..low }), Some(414));
+    assert_eq!(raised(&Observed { now: later.later(OUTLASTS_NEED).earlier(MINUTE), ..low }), Some(414));
     assert_eq!(raised(&Observed { now: later.later(OUTLASTS_NEED), ..low }), Some(300));
     let unknown = Observed { now: later.later(OUTLASTS_NEED), usage_per_pod: None, ..low };
     assert_eq!(raised(&unknown), Some(414));
@@ -353,6 +353,12 @@ fn while_replicas_are_missing_only_raises_in_place_are_allowed() {
     assert!(matches!(decide(&raise).change, RequestChange::Due { to: 700, .. }));
     let replaced = Observed { can_raise_in_place: false, ..raise };
     assert_eq!(hold(&decide(&replaced)), Some(Hold::AtMaxReplicas));
+    // Within bounds, it waits for its turn.
+    let changed = Some(NOW.earlier(Duration::from_hours(11)));
+    let drift = Recommended { target: 700, lower: 450, upper: 900 };
+    let drift = Observed { recommended: Some(drift), request_changed: changed, ..at_max };
+    let until = NOW.later(Duration::from_hours(1));
+    assert_eq!(hold(&decide(&drift)), Some(Hold::ChangedRecently { until }));
 }
 
 #[test]
@@ -471,7 +477,7 @@ proptest! {
         }
         let is_urgent = matches!(reason, ChangeReason::BelowBounds | ChangeReason::AtMaxReplicas);
         let waited = observed.request_changed.is_none_or(|at| at.later(MIN_CHANGE_INTERVAL) <= NOW);
-        prop_assert!(is_urgent || waited || to > current);
+        prop_assert!(is_urgent || waited);
         prop_assert!(reason != ChangeReason::AtMaxReplicas || (to > current && observed.can_raise_in_place));
     }
 

@@ -77,7 +77,7 @@ impl Load {
         let (slot, within) = (step % STEPS_PER_WEEK / 120, step % 120);
         let bits = self.noise.for_name("burst").bits(slot);
         let length = 12 + bits % 37;
-        if bits >> 32 & 3 == 0 && within < length {
+        if (bits >> 32).is_multiple_of(4) && within < length {
             0.4 + 0.6 * ((bits >> 40 & 0xFF) as f64 / 255.0)
         } else {
             0.0

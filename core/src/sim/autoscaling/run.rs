@@ -179,7 +179,7 @@ impl<'a> Simulation<'a> {
         let now = time_of(step);
         self.use_cpu(step, now);
         self.scale(step, now, on_pass);
-        if step % STEPS_PER_MINUTE == 0 && self.scenario.mode != Mode::MemoryOnly {
+        if step.is_multiple_of(STEPS_PER_MINUTE) && self.scenario.mode != Mode::MemoryOnly {
             self.update_requests(step, now);
         }
         self.measure(step);
@@ -272,7 +272,7 @@ impl<'a> Simulation<'a> {
     fn update_requests(&mut self, step: u64, now: Time) {
         self.vertical.observe(&self.pods, now);
         self.recommended = if self.scenario.alternates {
-            Some(alternating(self.scenario.template_request, self.request))
+            Some(alternating(self.base, self.mean_request()))
         } else {
             self.vertical.recommend(now)
         };
@@ -471,7 +471,7 @@ impl<'a> Simulation<'a> {
         let totals = &mut self.totals;
         totals.week += replicas;
         let per_week = 7 * STEPS_PER_DAY;
-        if (step + 1) % per_week == 0 {
+        if (step + 1).is_multiple_of(per_week) {
             totals.outcome.weekly_replicas.push(totals.week as f64 / per_week as f64);
             totals.week = 0;
         }
@@ -504,11 +504,13 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// A recommendation far from the current request, within bounds so that it is not urgent.
-fn alternating(template: i64, current: i64) -> Recommended {
-    let (low, high) = (template * 8 / 10, template * 13 / 10);
-    let target = if current >= (low + high) / 2 { low } else { high };
-    Recommended { target, lower: 1, upper: template * 10 }
+/// A recommendation a quarter from the current request, within bounds so that it is not urgent. Both values are in the range
+/// of every scale point.
+fn alternating(base: ScalePoint, current: i64) -> Recommended {
+    let low = base.milli * 110 / 100;
+    let high = low * 125 / 100;
+    let target = if current >= i64::midpoint(low, high) { low } else { high };
+    Recommended { target, lower: 1, upper: high * 10 }
 }
 
 fn time_of(step: u64) -> Time {

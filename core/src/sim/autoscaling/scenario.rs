@@ -20,7 +20,6 @@ pub enum Mode {
 
 /// One workload with its autoscalers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent properties of a workload")]
 pub struct Scenario {
     /// Seeds everything random.
     pub seed: u64,

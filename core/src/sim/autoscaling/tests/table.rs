@@ -6,9 +6,10 @@ fn rows() -> Vec<(&'static str, Scenario)> {
     let daily = Scenario::daily(1);
     let with = |mode| Scenario { mode, ..daily };
     let small = Scenario { template_request: 100, ..daily };
-    let idle = LoadCurve::Daily { night: 30.0, peak: 300.0, weekend: 1.0 };
+    let idle = LoadCurve::Daily { night: 30.0, peak: 250.0, weekend: 1.0 };
     vec![
         ("VPA on memory only", with(Mode::MemoryOnly)),
+        ("VPA on memory only, idle", Scenario { curve: idle, ..with(Mode::MemoryOnly) }),
         ("both, upstream", with(Mode::Unaware)),
         ("both, upstream, at most 400", Scenario { max_replicas: 400, ..with(Mode::Unaware) }),
         ("both, upstream, idle", Scenario { curve: idle, ..with(Mode::Unaware) }),
@@ -33,11 +34,16 @@ fn line(name: &str, outcome: &Outcome) -> String {
     )
 }
 
-#[test]
-fn print() {
-    for (name, scenario) in rows() {
-        let outcome = run(&scenario);
-        eprintln!("{}", line(name, &outcome));
-        eprintln!("{outcome:?}");
+mod deep {
+    use super::*;
+
+    #[test]
+    fn the_documented_table_is_what_the_simulator_measures() {
+        let page = include_str!("../../../../../docs/vpa-and-hpa.md");
+        let measured: Vec<String> =
+            rows().iter().map(|(name, scenario)| line(name, &run(scenario))).collect();
+        let missing: Vec<_> =
+            measured.iter().filter(|line| !page.contains(line.as_str())).collect();
+        assert!(missing.is_empty(), "docs/vpa-and-hpa.md does not have {missing:#?}");
     }
 }
