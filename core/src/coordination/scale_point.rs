@@ -56,9 +56,4 @@ impl ScalePoint {
         }
         Self { milli, source: ScalePointSource::RaisedAtMax { base: self.milli } }
     }
-
-    /// The usage per pod relative to the scale point.
-    pub fn ratio(self, usage_per_pod: i64) -> f64 {
-        usage_per_pod as f64 / self.milli as f64
-    }
 }

@@ -332,7 +332,10 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     let low = Observed { usage_per_pod: Some(200), ..fewer };
     let raised =
         |observed: &Observed| coordinate(observed, &state).scale_point.map(|point| point.milli);
-    assert_eq!(raised(&Observed { now: later.later(OUTLASTS_NEED).earlier(MINUTE), ..low }), Some(414));
+    assert_eq!(
+        raised(&Observed { now: later.later(OUTLASTS_NEED).earlier(MINUTE), ..low }),
+        Some(414)
+    );
     assert_eq!(raised(&Observed { now: later.later(OUTLASTS_NEED), ..low }), Some(300));
     let unknown = Observed { now: later.later(OUTLASTS_NEED), usage_per_pod: None, ..low };
     assert_eq!(raised(&unknown), Some(414));

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::{
     coordination::{
-        Coordination, Observed, RatioRule, ReplicaWriter, RequestChange, Resource, ScalePoint,
-        State, UpdateWave, change_timing::Replicas, coordinate, decide::Recommended, retarget,
+        ChangeReason, Coordination, Observed, RatioRule, ReplicaWriter, RequestChange, Resource,
+        ScalePoint, State, UpdateWave, change_timing::Replicas, coordinate, decide::Recommended,
+        retarget,
     },
     hpa::{Config, HpaState},
     types::Time,
@@ -104,7 +105,6 @@ struct Simulation<'a> {
     request_changed: Option<Time>,
     rule: RatioRule,
     wave: Option<UpdateWave>,
-    coordination: Option<Coordination>,
     state: State,
     /// The mean usage per pod of each minute of the last hour.
     last_hour: VecDeque<i64>,
@@ -156,7 +156,6 @@ impl<'a> Simulation<'a> {
                 _ => RatioRule::Utilization { percent },
             },
             wave: None,
-            coordination: None,
             state: State::default(),
             last_hour: VecDeque::new(),
             recent_loads: VecDeque::new(),
@@ -227,8 +226,9 @@ impl<'a> Simulation<'a> {
         self.memory = result.memory.clone();
         let desired = result.desired;
         self.last = Some(result);
-        let is_held = self.coordination.as_ref().is_some_and(|it| it.removal_hold.is_some())
-            && self.scenario.mode == Mode::Coordinated;
+        let readiness = self.config.initial_readiness_delay;
+        let is_held = self.scenario.mode == Mode::Coordinated
+            && self.wave.is_some_and(|wave| wave.holds_removal(readiness, now).is_some());
         if desired == replicas || (desired < replicas && is_held) {
             return;
         }
@@ -312,11 +312,8 @@ impl<'a> Simulation<'a> {
         self.state = decision.state;
         if let RequestChange::Due { to, reason } = decision.change {
             let interval = self.request_changed.map(|at| now.nanos_since(at));
-            let is_urgent = matches!(
-                reason,
-                crate::coordination::ChangeReason::BelowBounds
-                    | crate::coordination::ChangeReason::AtMaxReplicas
-            );
+            let is_urgent =
+                matches!(reason, ChangeReason::BelowBounds | ChangeReason::AtMaxReplicas);
             if let Some(interval) = interval.filter(|_| !is_urgent) {
                 let interval = Duration::from_nanos(interval.unsigned_abs());
                 let shortest = &mut self.totals.outcome.shortest_interval;
@@ -333,7 +330,7 @@ impl<'a> Simulation<'a> {
         let in_place = self.scenario.in_place
             || matches!(
                 decision.change,
-                RequestChange::Due { reason: crate::coordination::ChangeReason::AtMaxReplicas, .. }
+                RequestChange::Due { reason: ChangeReason::AtMaxReplicas, .. }
             );
         let before = self.mean_request();
         self.change_pods(&due, self.request, in_place, step, now);
@@ -359,7 +356,6 @@ impl<'a> Simulation<'a> {
             }
             _ => RatioRule::Usage { average_milli: scale_point },
         };
-        self.coordination = Some(decision);
     }
 
     fn count_raise(&mut self, decision: &Coordination) {
