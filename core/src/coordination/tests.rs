@@ -1,3 +1,5 @@
+//! Each rule in a table, and what holds for any input.
+
 use std::time::Duration;
 
 use proptest::prelude::*;
