@@ -13,7 +13,7 @@ use crate::types::{Quantity, Time};
 pub type Resources = BTreeMap<String, Quantity>;
 
 /// A pod that the scale's selector may match.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pod {
     /// The pod name.
     pub name: String,
@@ -40,7 +40,7 @@ pub struct Pod {
 }
 
 /// The condition `Ready` of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadyCondition {
     /// The status of the condition.
     pub status: ReadyStatus,
@@ -49,7 +49,7 @@ pub struct ReadyCondition {
 }
 
 /// The status of the condition `Ready`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyStatus {
     /// Ready.
     True,
@@ -60,7 +60,7 @@ pub enum ReadyStatus {
 }
 
 /// A container of a pod.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
     /// The container name.
     pub name: String,

@@ -24,6 +24,7 @@ use super::{
     },
     HorizontalController,
     autoscaler::{HorizontalAutoscaler, ObjectState},
+    horizontal_pod::HorizontalPod,
 };
 use crate::{
     cluster::target::scale::{ScaleReadError, ScaleState},
@@ -152,9 +153,8 @@ async fn read_pods(
     }
     let target = HorizontalAutoscaler::target(&state.object);
     let (workloads, rule) = (&controller.workloads, OwnershipRule::OwnerChain);
-    let pods = matching_pods(workloads, &key.namespace, &target, &scale.state, rule, |pod| {
-        pod.pod.clone()
-    });
+    let to_pod = HorizontalPod::to_pod;
+    let pods = matching_pods(workloads, &key.namespace, &target, &scale.state, rule, to_pod);
     let pods = pods.await.into_iter();
     pods.map(|(pod, is_own)| Pod { is_foreign: !is_own, ..pod }).collect()
 }
