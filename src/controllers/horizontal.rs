@@ -17,6 +17,7 @@ mod horizontal_pod;
 mod metrics_export;
 mod reconcile;
 mod selector_index;
+mod spare_capacity;
 mod usage_cache;
 
 use std::{net::SocketAddr, sync::Arc};

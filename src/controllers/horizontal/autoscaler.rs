@@ -24,6 +24,7 @@ use super::{
     horizontal_pod::HorizontalPod,
     reconcile::reconcile,
     selector_index::SelectorIndex,
+    spare_capacity::{shrink_spec, shrink_status},
     usage_cache::UsageCache,
 };
 use crate::telemetry::{ExportedState, HorizontalMetrics};
@@ -69,6 +70,8 @@ impl AutoscalerKind for HorizontalAutoscaler {
         if let Some(annotations) = &mut object.metadata.annotations {
             annotations.remove(LAST_APPLIED);
         }
+        object.spec.iter_mut().for_each(shrink_spec);
+        object.status.iter_mut().for_each(shrink_status);
         Arc::new(object)
     }
 
