@@ -32,6 +32,7 @@ pub mod observed;
 pub mod pod;
 pub mod pod_groups;
 pub mod proposal;
+pub mod reported_replicas;
 pub mod requests;
 pub mod samples;
 pub mod scale_decision;

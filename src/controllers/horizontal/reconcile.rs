@@ -82,7 +82,10 @@ pub(super) async fn reconcile(
         fixes: Fixes::UPSTREAM,
         now,
     };
-    let answers = fetch(autoscaler, key, &observed).await;
+    let period = autoscaler.config.period;
+    let reported_replicas =
+        scale.map_or(0, |scale| state.own.shadow.reported_replicas(scale, &status, period, now));
+    let answers = fetch(autoscaler, key, &observed, reported_replicas).await;
     let compared = decide(&observed, &answers);
     let own = Observed { memory: &state.own.memory, fixes: autoscaler.config.fixes, ..observed };
     let decision = decide(&own, &answers);
@@ -95,7 +98,7 @@ pub(super) async fn reconcile(
         decision.desired.map(|desired| desired.saturating_sub(status.desired_replicas));
     exported.set_decision(Arc::clone(&record));
     let windows = Windows::of(behavior, autoscaler.config.hpa.downscale_stabilization);
-    let rules = ShadowRules { period: autoscaler.config.period, windows };
+    let rules = ShadowRules { period, windows };
     for result in state.own.shadow.compare(&compared, &status, rules) {
         autoscaler.metrics.count_comparison(result);
         if result == Comparison::Unexplained {
@@ -181,6 +184,7 @@ async fn fetch(
     autoscaler: &HorizontalAutoscaler,
     key: &ObjectKey,
     observed: &Observed<'_>,
+    reported_replicas: i32,
 ) -> Vec<Option<Fetched>> {
     let (requests, empty) = (metric_requests(observed), ScaleValues::default());
     let is_usage =
@@ -200,6 +204,7 @@ async fn fetch(
     let values = StatusValues {
         status: observed.status,
         scale: observed.scale.unwrap_or(&empty),
+        reported_replicas,
         pods: observed.pods,
         now: observed.now,
     };

@@ -13,7 +13,7 @@ use plimsoll_core::{
     hpa::{
         Answer, Config, Decision, Fetched, Fix, Fixes, MetricRequest, Observed, Pod, ScaleError,
         ScaleValues, Selector, Spec, decide, lint::contested_resources, metric_requests,
-        samples::PodMetrics, status_values::StatusValues,
+        reported_replicas::ReportedReplicas, samples::PodMetrics, status_values::StatusValues,
     },
     types::Time,
 };
@@ -90,7 +90,11 @@ pub async fn explain(
     let status = object.status.clone().unwrap_or_default();
     let scale = target.scale.as_ref();
     let empty = ScaleValues::default();
-    let values = StatusValues { status: &status, scale: scale.unwrap_or(&empty), pods: &pods, now };
+    let reported = |scale| ReportedReplicas::default().observe(scale, &status, Duration::ZERO, now);
+    let reported_replicas = scale.map_or(0, reported);
+    let scale_values = scale.unwrap_or(&empty);
+    let values =
+        StatusValues { status: &status, scale: scale_values, reported_replicas, pods: &pods, now };
     let memory = values.memory();
     let observed = Observed {
         namespace,
