@@ -1,5 +1,7 @@
 //! The horizontal controller beside kube-controller-manager's, which scales the same objects.
 
+mod deep;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};
@@ -95,21 +97,12 @@ impl Fixture {
         self.usage.set_external(&self.namespace, "jobs", &[("queue", "a")], jobs);
     }
 
-    /// The values of a family by the value of a label.
     async fn series(&self, family: &str, label: &str) -> BTreeMap<String, f64> {
-        let text = http_get(&format!("http://{}/metrics", self.role.address())).await;
-        let text = String::from_utf8_lossy(&text.expect("metrics")).into_owned();
-        let series = text.lines().filter_map(|line| {
-            let labels = line.strip_prefix(family)?.strip_prefix('{')?;
-            let (_, value) = labels.split_once(&format!("{label}=\""))?;
-            let (value, _) = value.split_once('"')?;
-            Some((value.to_owned(), line.rsplit_once(' ')?.1.parse().ok()?))
-        });
-        series.collect()
+        exported_series(&self.role, family, label).await
     }
 
     async fn comparisons(&self) -> BTreeMap<String, f64> {
-        self.series("plimsoll_shadow_passes_total", "result").await
+        comparisons(&self.role).await
     }
 
     /// The desired replicas by object, according to kube-controller-manager.
@@ -136,6 +129,28 @@ impl Fixture {
         })
         .await;
     }
+}
+
+/// The values of a family that the role exports, by the value of a label.
+async fn exported_series(
+    role: &HorizontalHandle,
+    family: &str,
+    label: &str,
+) -> BTreeMap<String, f64> {
+    let text = http_get(&format!("http://{}/metrics", role.address())).await;
+    let text = String::from_utf8_lossy(&text.expect("metrics")).into_owned();
+    let series = text.lines().filter_map(|line| {
+        let labels = line.strip_prefix(family)?.strip_prefix('{')?;
+        let (_, value) = labels.split_once(&format!("{label}=\""))?;
+        let (value, _) = value.split_once('"')?;
+        Some((value.to_owned(), line.rsplit_once(' ')?.1.parse().ok()?))
+    });
+    series.collect()
+}
+
+/// The number of comparisons by result.
+async fn comparisons(role: &HorizontalHandle) -> BTreeMap<String, f64> {
+    exported_series(role, "plimsoll_shadow_passes_total", "result").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
