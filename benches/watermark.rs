@@ -27,6 +27,8 @@ mod results;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "watermark/workload.rs"]
+mod workload;
 #[path = "watermark/write_order.rs"]
 mod write_order;
 

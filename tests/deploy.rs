@@ -1,7 +1,7 @@
 //! Installations: manifests, overlays, the chart, images, RBAC, and their behavior on a real server.
 
 mod admission_policies;
-mod audit_log;
+pub mod audit_log;
 mod chart;
 mod chart_installed;
 mod chart_options;

@@ -11,7 +11,11 @@ use plimsoll::{
     },
 };
 use plimsoll_core::{
-    api::annotations::{VPA_KEYS, WPA_KEYS},
+    api::{
+        annotations::{VPA_KEYS, WPA_KEYS},
+        hpa_annotations::HPA_KEYS,
+    },
+    hpa::takeover::{BEHAVIOR, MODE},
     recommender::tuning_annotations::{PROFILES, Profile},
     types::compat::Fix,
 };
@@ -42,11 +46,14 @@ pub fn generated(path: &str, name: &str, wanted: &str) {
 
 #[test]
 fn the_documented_annotations_match_the_code() {
-    let roles = ["recommender", "admission-controller", "updater"].map(flags::of_role);
+    let roles = ["recommender", "admission-controller", "updater", "horizontal"];
+    let roles = roles.map(flags::of_role);
     let known: Vec<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
-    for (name, object, keys) in
-        [("annotations", "VPA", &VPA_KEYS[..]), ("watermark-annotations", "WPA", &WPA_KEYS[..])]
-    {
+    for (page, name, object, keys) in [
+        ("configuration", "annotations", "VPA", &VPA_KEYS[..]),
+        ("configuration", "watermark-annotations", "WPA", &WPA_KEYS[..]),
+        ("horizontal", "annotations", "HPA", &[&[MODE, BEHAVIOR][..], &HPA_KEYS].concat()),
+    ] {
         let mut table = String::from(
             "| annotation | value | on | read by | goes before | what it does |\n|---|---|---|---|---|---|\n",
         );
@@ -63,7 +70,7 @@ fn the_documented_annotations_match_the_code() {
             writeln!(table, "| `{name}` | {wanted} | {object} | {readers} | {flags} | {effect} |")
                 .expect("fits");
         }
-        generated("docs/configuration.md", name, &table);
+        generated(&format!("docs/{page}.md"), name, &table);
     }
 }
 

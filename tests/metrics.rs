@@ -13,7 +13,7 @@ use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
     LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
     RecommenderHealthMetrics, RecommenderMetrics, Registry, ReplicaObjectMetrics, UpdatedVpa,
-    UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics,
+    UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, upstream_series,
 };
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
@@ -120,8 +120,7 @@ fn watermark(registry: &mut Registry) {
     registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
         objects,
         Cardinality::All,
-        LabelSet::V12,
-        &[],
+        upstream_series(LabelSet::V12, &[]),
     ));
 }
 

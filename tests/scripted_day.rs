@@ -40,7 +40,9 @@ async fn drawn(server: &PrometheusServer, day: &ScriptedDay) -> Vec<Picture> {
         };
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let boards = pictures::boards(root, &[])?;
-        let drawn = boards.iter().map(|(name, board)| {
+        // The horizontal controller does not run on this day.
+        let boards = boards.iter().filter(|(name, _)| name != "horizontal");
+        let drawn = boards.map(|(name, board)| {
             let (at, range) = (Some(at.clone()), Some(length.clone()));
             pictures::draw(name, board, &server, &Options { at, range, set: shown(name) })
         });

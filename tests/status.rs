@@ -115,6 +115,43 @@ fn each_problem_is_one_finding_with_its_own_code() {
     }
 }
 
+#[test]
+fn the_horizontal_controller_is_listed_last_with_its_mode_and_objects() {
+    let mut facts = well();
+    let mut horizontal = lease("horizontal", "plimsoll-horizontal");
+    let health = horizontal.vitals.as_mut().expect("it reports its health");
+    health.mode = Some("shadow".to_owned());
+    health.stale = 3;
+    facts.leases.insert(0, horizontal);
+    facts.pods.push(pod("horizontal"));
+    let report = build_report(&facts, "1.0.0", NOW);
+    assert_eq!(report.findings, []);
+    let roles: Vec<_> = report.roles.iter().map(|role| (&*role.role, role.ready)).collect();
+    assert_eq!(roles, [("recommender", 1), ("watermark", 1), ("horizontal", 1)]);
+    assert_eq!(report.roles[2].mode.as_deref(), Some("shadow"));
+    let style =
+        Style { width: 80, colour: false, glyphs: Glyphs::Ascii, command: "plimsoll".to_owned() };
+    let screen = text::render(&report, &style);
+    for words in [
+        "horizontal   1/1   1.0.0    20s   100      3 unknown",
+        "kube-system/plimsoll-horizontal: plimsoll-horizontal-0, mode shadow",
+    ] {
+        assert!(screen.contains(words), "{words}: {screen}");
+    }
+    let health = facts.leases[0].vitals.as_mut().expect("it reports its health");
+    health.stale = 11;
+    let report = build_report(&facts, "1.0.0", NOW);
+    let messages: Vec<_> = report.findings.iter().map(|finding| &*finding.message).collect();
+    assert_eq!(
+        messages,
+        ["11 of 100 objects of the horizontal controller have an unavailable metric"]
+    );
+    // A Lease without health is known by its name.
+    facts.leases[0].vitals = None;
+    let report = build_report(&facts, "1.0.0", NOW);
+    assert_eq!((&*report.roles[2].role, &report.roles[2].mode), ("horizontal", &None));
+}
+
 fn of(facts: &mut Facts) -> &mut RoleHealth {
     facts.leases[1].vitals.as_mut().expect("it reports its health")
 }

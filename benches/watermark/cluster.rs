@@ -2,7 +2,7 @@
 //! would write, and an object for each.
 
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     metric_sources::{METRIC, Source, query},
@@ -11,6 +11,7 @@ use super::{
         Testbed,
         bulk_objects::{self, ApiWrite, collection},
     },
+    workload::Workload,
 };
 use kube::api::{Api, ListParams};
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
@@ -38,16 +39,13 @@ impl Cluster {
         };
         let objects: Vec<_> = (0..case.objects).map(place).collect();
         let client = bed.client();
-        let first = objects.iter().flat_map(|(namespace, name)| {
-            let mut writes = vec![deployment(namespace, name, case.pods)];
-            writes.extend((0..case.pods).map(|number| pod(namespace, name, number)));
-            writes
-        });
-        bulk_objects::send(&client, first).await;
-        let then = objects.iter().flat_map(|(namespace, name)| {
-            let mut writes = vec![counted(namespace, name, case.pods)];
-            writes.extend((0..case.pods).map(|number| ready(namespace, name, number)));
-            writes.push(object(namespace, name, case.source));
+        let workload = |(namespace, name)| Workload { namespace, name, pods: case.pods };
+        let names = objects.iter().map(|(namespace, name)| (&**namespace, &**name));
+        let workloads = names.map(workload);
+        bulk_objects::send(&client, workloads.clone().flat_map(Workload::objects)).await;
+        let then = workloads.flat_map(|it| {
+            let mut writes = it.statuses();
+            writes.push(object(it.namespace, it.name, case.source));
             writes
         });
         bulk_objects::send(&client, then).await;
@@ -86,67 +84,6 @@ async fn define(bed: &Testbed) {
         ApiWrite::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
     });
     bulk_objects::send(&bed.client(), writes).await;
-}
-
-fn labels(name: &str) -> Value {
-    json!({"app": name, "pod-template-hash": "6d4b9c7f5d", "team": "shop"})
-}
-
-fn template(name: &str) -> Value {
-    json!({"metadata": {"labels": labels(name)}, "spec": {
-        "containers": [{"name": "main", "image": "example/any",
-            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}],
-        "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
-    }})
-}
-
-fn deployment(namespace: &str, name: &str, replicas: usize) -> ApiWrite {
-    let object = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
-            "template": template(name)},
-    });
-    ApiWrite::create(collection("apps/v1", namespace, "deployments"), &object)
-}
-
-/// The status that the Deployment controller would write.
-fn counted(namespace: &str, name: &str, replicas: usize) -> ApiWrite {
-    let path = format!("{}/{name}/status", collection("apps/v1", namespace, "deployments"));
-    let status = json!({"replicas": replicas, "readyReplicas": replicas,
-        "updatedReplicas": replicas, "availableReplicas": replicas, "observedGeneration": 1});
-    ApiWrite::patch(path, &json!({ "status": status }))
-}
-
-fn pod(namespace: &str, name: &str, number: usize) -> ApiWrite {
-    let set = format!("{name}-6d4b9c7f5d");
-    let mut pod = template(name);
-    pod["apiVersion"] = "v1".into();
-    pod["kind"] = "Pod".into();
-    // No agent runs this node: the pods' status is written here.
-    pod["spec"]["nodeName"] = "nowhere".into();
-    pod["metadata"] = json!({
-        "name": format!("{set}-{number}"), "namespace": namespace, "labels": labels(name),
-        // The garbage collector would notice that the ReplicaSet does not exist; it does not run.
-        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set,
-            "uid": format!("uid-of-{set}"), "controller": true}],
-    });
-    ApiWrite::create(collection("v1", namespace, "pods"), &pod)
-}
-
-fn ready(namespace: &str, name: &str, number: usize) -> ApiWrite {
-    let pods = collection("v1", namespace, "pods");
-    let since = "2026-01-01T00:00:00Z";
-    let status = json!({
-        "phase": "Running", "startTime": since,
-        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
-        "containerStatuses": [{"name": "main", "image": "example/any", "imageID": "example/any",
-            "ready": true, "restartCount": 0, "state": {"running": {"startedAt": since}}}],
-    });
-    ApiWrite::patch(
-        format!("{pods}/{name}-6d4b9c7f5d-{number}/status"),
-        &json!({ "status": status }),
-    )
 }
 
 fn object(namespace: &str, name: &str, source: Source) -> ApiWrite {

@@ -13,6 +13,7 @@
 //! With [`Fixes::UPSTREAM`] every field is exactly what kube-controller-manager 1.36.3 produces; each [`Fix`] changes one
 //! behavior of upstream.
 
+pub mod assist;
 pub mod bounds;
 pub mod combine;
 pub mod comparison;
@@ -29,27 +30,40 @@ pub mod labels;
 pub mod lint;
 pub mod numbers;
 pub mod observed;
+pub mod options;
+pub mod pause;
 pub mod pod;
 pub mod pod_groups;
+pub mod pod_usage;
 pub mod proposal;
+pub mod record;
+pub mod reported_replicas;
 pub mod requests;
 pub mod samples;
 pub mod scale_decision;
+pub mod scale_point;
 pub mod scale_rate;
+pub mod schedule;
 pub mod selector;
 pub mod spec;
 pub mod stabilization;
 pub mod status;
 pub mod status_values;
+pub mod takeover;
+pub mod tolerance_option;
 pub mod validation;
 
+pub use assist::assist;
 pub use config::{Config, Tolerance};
 pub use decide::{decide, metric_requests};
 pub use decision::{Decision, Event, EventStage, EventType, Zone};
 pub use fixes::{Fix, Fixes};
 pub use hpa_state::HpaState;
 pub use observed::{Observed, ScaleError, ScaleValues};
+pub use options::{HpaOptions, NO_OPTIONS};
+pub use pause::{Pause, PausedDirection};
 pub use pod::Pod;
+pub use record::HpaRecord;
 pub use samples::{Answer, Fetched, MetricRequest};
 pub use scale_decision::{RESTRICTIONS, scale_decision};
 pub use selector::Selector;

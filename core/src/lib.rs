@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod api;
+pub mod coordination;
 pub mod history;
 pub mod hpa;
 pub mod recommender;

@@ -3,10 +3,12 @@
 pub mod compat;
 pub mod key;
 pub mod quantity;
+pub mod recurring_window;
 pub mod time;
 pub mod units;
 
 pub use key::{ContainerKey, ObjectKey};
 pub use quantity::Quantity;
+pub use recurring_window::RecurringWindow;
 pub use time::Time;
 pub use units::{Bytes, MilliCpu};

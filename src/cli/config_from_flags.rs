@@ -111,7 +111,7 @@ pub(super) fn add_role(
             (role.process.clone(), role.compat)
         }
         Command::Horizontal(arguments) => {
-            let role = config.horizontal.insert(arguments.config(&typed)?);
+            let role = config.horizontal.insert(arguments.config(&typed, variable)?);
             (role.process.clone(), role.compat)
         }
         _ => return Err(CliError::usage(format!("not flags of the {role}; see --help"))),
@@ -140,11 +140,12 @@ pub fn check(words: &[&str]) -> Result<(), String> {
             arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
         Command::Horizontal(arguments) => {
-            arguments.config(&typed).and_then(|config| without_warnings(&config.process))
+            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
-        Command::Doctor(arguments) => arguments.config(variable).map(drop),
+        Command::Doctor(arguments) => arguments.check(),
         Command::Watermark(arguments) => arguments.check(&typed),
         Command::Explain(arguments) => explain::check(&arguments, &typed),
+        Command::Hpa(arguments) => arguments.check(),
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
             .and_then(|(_, daemon)| without_warnings(&daemon.process)),

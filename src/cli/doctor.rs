@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 
 use super::{
@@ -16,8 +16,11 @@ use super::{
 use crate::{
     cluster::clock::Clock,
     report::{
-        collect::doctor::{self, DoctorConfig},
-        doctor::{report::Level, text},
+        collect::{
+            doctor::{self, DoctorConfig},
+            hpa_lint,
+        },
+        doctor::{hpa_lint::render, report::Level, text},
     },
 };
 
@@ -27,6 +30,7 @@ Examples:
   plimsoll doctor --prometheus-address https://mimir/prometheus \\
     --prometheus-tenant team --prometheus-bearer-token-file token
   plimsoll doctor --prometheus-address URL -o json | jq .findings
+  plimsoll doctor hpa                    mistakes in HorizontalPodAutoscalers
 
 Checks the server's flavour, its metric and label names, how far back history
 goes and what reading it costs; compares the series with the pods of VPAs in the
@@ -34,10 +38,13 @@ cluster of the kubeconfig; and suggests flags. --help lists all flags.
 Exit code 1: there are findings, or the server does not respond.
 The JSON follows docs/schema/doctor-prometheus.v1.json.";
 
-/// Checks whether a Prometheus can provide history
+/// Checks whether a Prometheus can provide history, or HorizontalPodAutoscalers
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(subcommand_negates_reqs = true)]
 pub struct DoctorArgs {
+    #[command(subcommand)]
+    command: Option<DoctorCommand>,
     /// Only VPAs and series of this namespace
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -80,7 +87,56 @@ pub struct DoctorArgs {
     connection: PrometheusConnectionArgs,
 }
 
+#[derive(Debug, Subcommand)]
+enum DoctorCommand {
+    Hpa(Box<DoctorHpaArgs>),
+}
+
+/// The user agent of requests to the API server.
+const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
+
+pub(super) const HPA_EXAMPLES: &str = "\
+Examples:
+  plimsoll doctor hpa
+  plimsoll doctor hpa -n shop -o json | jq .findings
+
+Reads HorizontalPodAutoscalers, the scales of their targets, their pods and
+VerticalPodAutoscalers, and reports likely mistakes: overlapping selectors,
+missing requests, a VPA of the same resource, settings of spec.behavior that
+cannot do what they seem to, and annotations of plimsoll hpa that do not fit.
+Exit code 1: there are findings.
+The JSON follows docs/schema/doctor-hpa.v1.json.";
+
+/// Checks HorizontalPodAutoscalers for likely mistakes
+#[derive(Debug, Args)]
+#[command(after_help = HPA_EXAMPLES)]
+struct DoctorHpaArgs {
+    /// Only objects of this namespace
+    #[arg(long, short, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+impl DoctorHpaArgs {
+    fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
+        let namespace = self.namespace.as_deref();
+        let message = "reading HorizontalPodAutoscalers";
+        let report = self.report.read(USER_AGENT, terminal, message, async |cluster| {
+            hpa_lint::lint(&cluster, namespace, Clock::wall().now()).await
+        })?;
+        self.report.print(terminal, &report, render, report.findings.is_empty())
+    }
+}
+
 impl DoctorArgs {
+    pub(super) fn check(&self) -> Result<(), CliError> {
+        match &self.command {
+            Some(DoctorCommand::Hpa(_)) => Ok(()),
+            None => self.config(|_| String::new()).map(drop),
+        }
+    }
+
     /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
         &self,
@@ -116,6 +172,9 @@ pub fn run(
     typed: &ParsedFlags,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
+    if let Some(DoctorCommand::Hpa(arguments)) = &arguments.command {
+        return arguments.run(terminal);
+    }
     let config = arguments.config(environment)?;
     for flag in prometheus_auth::exposed_secret_warnings(typed) {
         output::print_note(&format!("plimsoll: {flag}"));

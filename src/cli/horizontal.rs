@@ -9,11 +9,13 @@ use super::{
     Exit,
     cluster::{ApiServerArgs, ElectionArgs},
     daemon::run_controller,
-    go_values,
+    environment, go_values,
     hpa_controller::HpaControllerArgs,
     klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
+    pod_usage::PodUsageArgs,
+    prometheus_auth,
 };
 use crate::{
     controllers::{HorizontalConfig, horizontal::config::HorizontalMode, runtime::config::Address},
@@ -25,12 +27,16 @@ pub const NAME: &str = "horizontal";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  plimsoll horizontal                            compares every HPA with what
-                                                 the cluster's controller did
+  plimsoll horizontal                          compares every HPA with what
+                                               the cluster's controller did
   plimsoll horizontal --namespaces=shop,api --kubeconfig ~/.kube/config
   plimsoll horizontal --horizontal-pod-autoscaler-sync-period=10s
+  plimsoll horizontal --usage-source=prometheus \\
+    --prometheus-address http://prometheus:9090
+  plimsoll horizontal --mode=adopted           also scales the targets of HPAs
+                                               that were adopted
 
-Nothing is written but its Lease. See docs/horizontal.md.
+In shadow mode nothing is written but its Lease. See docs/horizontal.md.
 -h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
 --leader-elect=false, -v4, 1h30m. See docs/configuration.md for all.";
 
@@ -38,7 +44,8 @@ Nothing is written but its Lease. See docs/horizontal.md.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct HorizontalArgs {
-    /// What to do with objects: `shadow` decides and compares, and writes nothing
+    /// What to do with objects: `shadow` decides and compares, and writes nothing; `adopted` also changes the replicas of
+    /// objects that were adopted
     #[arg(long, value_name = "MODE", default_value = "shadow")]
     mode: HorizontalMode,
     /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
@@ -60,8 +67,14 @@ pub struct HorizontalArgs {
     /// Metrics per object: `standard`, `all`, `restricted` or `off` (docs/metrics.md)
     #[arg(long, value_name = "WHICH", default_value = "standard", hide_short_help = true)]
     object_metrics: Cardinality,
+    /// Maximum age of the result of a query of an object; an older one is stale; 0 means any age
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = go_values::duration)]
+    #[arg(hide_short_help = true)]
+    max_metric_age: Duration,
     #[command(flatten)]
     controller: HpaControllerArgs,
+    #[command(flatten)]
+    usage: PodUsageArgs,
     #[command(flatten)]
     cluster: ApiServerArgs,
     /// Timeout of requests to the API server
@@ -83,14 +96,19 @@ pub struct HorizontalArgs {
 }
 
 impl HorizontalArgs {
-    /// Builds the configuration and validates it.
-    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<HorizontalConfig, CliError> {
+    /// Builds the configuration and validates it. `variable` reads the environment.
+    pub(super) fn config(
+        &self,
+        typed: &ParsedFlags,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<HorizontalConfig, CliError> {
         let election = self.election.election(&self.leader_elect_resource_name, self.compat);
         if election.enabled {
             election.validate()?;
         }
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
         warnings.extend(typed.without_effect_warning());
+        warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let names = self.namespaces.iter().map(|name| name.trim());
         let mut namespaces: Vec<_> =
             names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
@@ -100,6 +118,7 @@ impl HorizontalArgs {
             Compat::Plimsoll => Fixes::ALL,
             Compat::Upstream => Fixes::UPSTREAM,
         };
+        let (usage, queries) = self.usage.sources(typed, variable)?;
         Ok(HorizontalConfig {
             process: self.cluster.process(&self.address, &self.log, warnings),
             mode: self.mode,
@@ -107,6 +126,9 @@ impl HorizontalArgs {
             fixes,
             hpa: self.controller.config(),
             period: self.horizontal_pod_autoscaler_sync_period,
+            usage,
+            queries,
+            max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),
             workers: self.concurrent_horizontal_pod_autoscaler_syncs as usize,
             namespaces,
             request_timeout: self.request_timeout,
@@ -117,6 +139,6 @@ impl HorizontalArgs {
 }
 
 pub fn run(arguments: &HorizontalArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed)?;
+    let config = arguments.config(typed, environment)?;
     run_controller("horizontal controller", None, 2, config.compat, config)
 }

@@ -9,6 +9,7 @@ mod certificates;
 mod cloud_identity;
 mod cluster;
 mod config_from_flags;
+mod container_series;
 mod crds;
 mod daemon;
 mod demo;
@@ -20,6 +21,7 @@ mod flag_syntax;
 pub mod flags;
 mod go_values;
 mod horizontal;
+mod hpa;
 mod hpa_controller;
 mod klog;
 pub mod log;
@@ -27,9 +29,11 @@ mod one_shot;
 mod output;
 mod panic_hook;
 mod parsed_flags;
+mod pod_usage;
 mod progress;
 mod prometheus;
 mod prometheus_auth;
+mod prometheus_queries;
 mod recommender;
 mod recommender_model;
 mod registration;
@@ -73,6 +77,7 @@ Examples:
   plimsoll updater --dry-run           which running pods it would update
   plimsoll watermark --dry-run         which replicas it would set
   plimsoll horizontal                  compares every HPA with its controller
+  plimsoll hpa adopt --assist shop/web lets it scale that HPA
   plimsoll run --roles=recommender,updater
                                        several roles in one process
   plimsoll status                      status of the roles in a cluster
@@ -107,6 +112,7 @@ enum Command {
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Horizontal(Box<horizontal::HorizontalArgs>),
+    Hpa(Box<hpa::HpaArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
     Run(all_in_one::RunArgs),
     Status(status::StatusArgs),
@@ -140,6 +146,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Horizontal(arguments) => horizontal::run(&arguments, &typed),
+            Command::Hpa(arguments) => hpa::run(&arguments, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
@@ -323,10 +330,12 @@ mod tests {
             admission::EXAMPLES,
             demo::EXAMPLES,
             doctor::EXAMPLES,
+            doctor::HPA_EXAMPLES,
             explain::EXAMPLES,
             explain::POD_EXAMPLES,
             explain::VPA_EXAMPLES,
             horizontal::EXAMPLES,
+            hpa::EXAMPLES,
             recommender::EXAMPLES,
             all_in_one::EXAMPLES,
             status::EXAMPLES,

@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_storage::prometheus::{
-    detect::SchemaOverrides, history::PodLabelQuery, promql::Query,
-};
+use plimsoll_storage::prometheus::{history::PodLabelQuery, promql::Query};
 
 use super::{
-    go_values, output::CliError, parsed_flags::ParsedFlags,
+    container_series::ContainerSeriesArgs, go_values, output::CliError, parsed_flags::ParsedFlags,
     prometheus_auth::PrometheusConnectionArgs,
 };
 use crate::controllers::runtime::prometheus::PrometheusConfig;
@@ -29,21 +27,14 @@ pub struct PrometheusArgs {
     /// Memory limit for buffered history that is not ingested yet
     #[arg(long, value_name = "SIZE", default_value = "24Mi")]
     history_memory: Quantity,
-    /// Scrape job of the container series; empty for any [if not set: detected]
-    #[arg(long, value_name = "NAME", default_value = "kubernetes-cadvisor")]
-    prometheus_cadvisor_job_name: String,
+    #[command(flatten)]
+    pub series: ContainerSeriesArgs,
     /// How far back to read history
     #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
     history_length: Duration,
     /// Step of the queries [if not set, with --history-weighting=duration: 1m for CPU, 5m for memory]
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = go_values::prometheus_duration)]
     history_resolution: Duration,
-    /// Counter of CPU seconds
-    #[arg(long, value_name = "METRIC", default_value = "container_cpu_usage_seconds_total")]
-    history_cpu_metric: String,
-    /// Gauge of memory
-    #[arg(long, value_name = "METRIC", default_value = "container_memory_working_set_bytes")]
-    history_memory_metric: String,
     /// Timeout of a query
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = go_values::positive_duration)]
     prometheus_query_timeout: Duration,
@@ -59,15 +50,6 @@ pub struct PrometheusArgs {
     /// Label with the pod name in --metric-for-pod-labels [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "kubernetes_pod_name")]
     pod_name_label: String,
-    /// Label with the namespace on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", default_value = "namespace")]
-    container_namespace_label: String,
-    /// Label with the pod name on container series [if not set: detected]
-    #[arg(long, value_name = "LABEL", default_value = "pod_name")]
-    container_pod_name_label: String,
-    /// Label with the container name on container series [if not set: detected] and on external metrics
-    #[arg(long, value_name = "LABEL", default_value = "name")]
-    pub container_name_label: String,
 }
 
 impl PrometheusArgs {
@@ -77,20 +59,9 @@ impl PrometheusArgs {
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<PrometheusConfig, CliError> {
-        // Detect what was not set: upstream's defaults match obsolete label names.
-        let set = |flag: &str, text: &String| typed.is_set(flag).then(|| text.clone());
         Ok(PrometheusConfig {
             transport: self.connection.transport_config(variable)?,
-            series_options: SchemaOverrides {
-                job: set("prometheus_cadvisor_job_name", &self.prometheus_cadvisor_job_name),
-                cpu: set("history_cpu_metric", &self.history_cpu_metric),
-                memory: set("history_memory_metric", &self.history_memory_metric),
-                namespace: set("container_namespace_label", &self.container_namespace_label),
-                pod: set("container_pod_name_label", &self.container_pod_name_label),
-                container: set("container_name_label", &self.container_name_label),
-                scrape_interval: None,
-                matchers: self.connection.matchers(),
-            },
+            series_options: self.series.overrides(typed, self.connection.matchers()),
             pod_labels: self.labels(typed)?,
             history_length: self.history_length,
             resolution: typed.is_set("history_resolution").then_some(self.history_resolution),

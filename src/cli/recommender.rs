@@ -110,10 +110,10 @@ pub struct RecommenderArgs {
     /// Reads usage from external.metrics.k8s.io: --usage-source=external does the same
     #[arg(long, hide_short_help = true)]
     use_external_metrics: bool,
-    /// External metric for CPU; empty for none
+    /// External metric for CPU, by container in the label --container-name-label; empty for none
     #[arg(long, value_name = "METRIC", default_value = "", hide_short_help = true)]
     external_metrics_cpu_metric: String,
-    /// External metric for memory; empty for none
+    /// External metric for memory, by container in the label --container-name-label; empty for none
     #[arg(long, value_name = "METRIC", default_value = "", hide_short_help = true)]
     external_metrics_memory_metric: String,
     #[command(flatten)]
@@ -171,7 +171,7 @@ impl RecommenderArgs {
             UsageSource::External(ExternalMetrics {
                 cpu: non_empty(&self.external_metrics_cpu_metric),
                 memory: non_empty(&self.external_metrics_memory_metric),
-                container_label: self.prometheus.container_name_label.clone(),
+                container_label: self.prometheus.series.container_name_label.clone(),
             })
         } else {
             UsageSource::Metrics

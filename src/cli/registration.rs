@@ -70,6 +70,7 @@ impl RegistrationArgs {
             timeout_seconds: self.webhook_timeout_seconds,
             reinvoke_if_needed: compat == Compat::Plimsoll,
             include_wpas: compat == Compat::Plimsoll,
+            include_hpas: compat == Compat::Plimsoll,
         };
         (self.register_webhook.then_some(wanted), warning)
     }

@@ -11,10 +11,7 @@ use clap::{ArgAction, Args, Subcommand};
 pub(super) use self::flags::pod_namespace;
 use self::{
     dry_run::DryRunArgs,
-    flags::{
-        LeaseArgs, LogArgs, PrometheusQueryArgs, RecommenderTlsArgs, WatermarkClusterArgs,
-        namespaces,
-    },
+    flags::{LeaseArgs, LogArgs, RecommenderTlsArgs, WatermarkClusterArgs, namespaces},
 };
 use super::{
     Exit,
@@ -23,6 +20,8 @@ use super::{
     environment, go_values,
     output::{self, CliError},
     parsed_flags::{NoEffect, ParsedFlags},
+    prometheus_auth,
+    prometheus_queries::PrometheusQueryArgs,
     terminal::Terminal,
 };
 use crate::{
@@ -221,7 +220,7 @@ impl WatermarkArgs {
             );
         }
         warnings.extend(self.recommenders.warning(typed));
-        warnings.extend(PrometheusQueryArgs::warnings(typed));
+        warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         warnings
     }
 

@@ -1,7 +1,7 @@
 //! The admission controller process: its components, startup and shutdown.
 //!
 //! ```text
-//!   API server ──TLS──▶ webhook ──▶ reviewers of pods, VPAs, WPAs ──▶ decide ──▶ patch
+//!   API server ──TLS──▶ webhook ──▶ reviewers of pods, VPAs, WPAs, HPAs ──▶ decide ──▶ patch
 //!                          ▲            ▲
 //!   certificates ──────────┤            └── watches: VPAs, LimitRanges, controllers; targets are queried
 //!     │  files, or a Secret│
@@ -12,6 +12,7 @@ mod certificates;
 pub(crate) mod config;
 mod decide;
 mod hpa_conflicts;
+mod hpa_reviewer;
 mod matching;
 mod pod_reviewer;
 mod probes;
@@ -36,6 +37,7 @@ use self::{
     certificates::{CertificateReconciler, Certificates},
     config::{AdmissionConfig, CertificateSource, LeaseConfig},
     hpa_conflicts::HpaLister,
+    hpa_reviewer::HpaReviewer,
     matching::VpaMatcher,
     pod_reviewer::PodReviewer,
     self_check::SelfCheck,
@@ -154,11 +156,13 @@ impl Controller for AdmissionController {
             hpas: HpaLister::new(client.clone()),
         };
         let wpas = WpaReviewer(Arc::clone(&stores));
+        let hpas = HpaReviewer(Arc::clone(&stores));
         let (vpa_group, wpa_group) = ("autoscaling.k8s.io", "datadoghq.com");
         let reviews = ReviewRoutes::new(Arc::new(metrics.clone()))
             .route("", "pods", Arc::new(pods))
             .route(vpa_group, "verticalpodautoscalers", Arc::new(vpas))
-            .route(wpa_group, "watermarkpodautoscalers", Arc::new(wpas));
+            .route(wpa_group, "watermarkpodautoscalers", Arc::new(wpas))
+            .route("autoscaling", "horizontalpodautoscalers", Arc::new(hpas));
         let certificates = Arc::new(Certificates::default());
         let self_check = SelfCheck {
             config: Arc::clone(&config),

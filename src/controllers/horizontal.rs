@@ -5,18 +5,24 @@
 //!                                 │                                                          │
 //!                                 │                 status of the HPA controller ──▶ core: comparison
 //!                                 ▼                                                          ▼
-//!                          exported state ──▶ metrics_export                  results of comparisons ──▶ metrics
+//!                          exported state ──▶ metrics                         results of comparisons ──▶ metrics
 //! ```
 //!
-//! It only observes: the HPA controller of the cluster changes the replicas, and nothing but the Lease is written.
+//! In shadow mode it only observes: the HPA controller of the cluster changes the replicas, and nothing but the Lease is
+//! written. With `--mode=adopted` it changes the replicas of objects that were adopted, and stores a record in an annotation
+//! of theirs before.
 
 mod autoscaler;
 pub mod config;
 mod horizontal_decision;
 mod horizontal_pod;
-mod metrics_export;
+mod object;
+pub mod object_queries;
+mod own_rules;
 mod reconcile;
 mod selector_index;
+mod spare_capacity;
+pub mod takeover;
 mod usage_cache;
 
 use std::{net::SocketAddr, sync::Arc};
@@ -25,19 +31,19 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 use self::{
-    autoscaler::HorizontalAutoscaler, config::HorizontalConfig,
-    metrics_export::HorizontalObjectMetrics, selector_index::SelectorIndex,
-    usage_cache::UsageCache,
+    autoscaler::HorizontalAutoscaler, config::HorizontalConfig, object_queries::ObjectQueries,
+    selector_index::SelectorIndex, usage_cache::UsageCache,
 };
-use super::replicas::ReplicaController;
+use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
+        client_calls::QueryRecorder,
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
     },
-    telemetry::{HorizontalMetrics, ReplicaObjectMetrics},
+    telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
 };
 
 /// The reporting component of events.
@@ -66,11 +72,14 @@ impl Controller for HorizontalController {
         let metrics = HorizontalMetrics::new(&mut context.registry);
         let (settings, process) = (config.replica_settings(), config.process.clone());
         let cardinality = config.object_metrics;
-        let usage = UsageCache::new(context.client.clone(), config.period, config.request_timeout);
+        let calls = PrometheusQueryMetrics::new(&mut context.registry, "horizontal");
+        let observer = Arc::new(QueryRecorder::new(calls));
+        let queries = ObjectQueries::new(&config, &context.clock, observer.clone())?;
+        let usage = UsageCache::new(&config, context.client.clone(), &context.clock, observer)?;
         let selectors = SelectorIndex::default();
-        let autoscaler = HorizontalAutoscaler { config, metrics, usage, selectors };
+        let autoscaler = HorizontalAutoscaler { config, metrics, usage, queries, selectors };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
-        let objects = Arc::new(HorizontalObjectMetrics(Arc::downgrade(&controller)));
+        let objects = ExportedObjects::of(&controller);
         context
             .registry
             .add_replica_autoscalers(ReplicaObjectMetrics::horizontal(objects, cardinality));

@@ -9,12 +9,15 @@
 //!                                                                        ▼
 //!                             write_runner ──▶ scale_writer: pending scale ──▶ scale
 //!                                          └─▶ status_writer, events
+//!
+//!   exported states ──▶ exported_objects: a page for a scrape
 //! ```
 
 mod autoscaler;
 mod controller;
 mod current_term;
 mod events;
+mod exported_objects;
 mod health;
 mod object_state;
 mod pods;
@@ -35,6 +38,7 @@ pub(super) use self::{
         AutoscalerKind, DecisionRecord, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue,
     },
     controller::{ReplicaController, ReplicaSettings},
+    exported_objects::ExportedObjects,
     object_state::{ObjectState, WaitingStatus, key_of},
     pods::{OwnershipRule, matching_pods},
     reconcile_queue::{NextItem, ReconcileQueue},

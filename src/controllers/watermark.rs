@@ -3,8 +3,8 @@
 //! ```text
 //!   replicas: due object ──▶ reconcile: spec, gates, scale, decide ──▶ replicas: apply
 //!   fetch_metrics: MetricsClient ───────────────────────────┘ │
-//!                              exported_state ◀───────────────┘
-//!                              exported_state ──▶ metrics_export
+//!                              exported state ◀───────────────┘
+//!                              exported state ──▶ metrics
 //! ```
 
 mod autoscaler;
@@ -29,9 +29,9 @@ use self::{
     config::WatermarkConfig,
     decision_field::DecisionField,
     fetch_metrics::{USER_AGENT, metrics_client},
-    metrics_export::{RecommenderCallMetrics, WatermarkObjectMetrics, retain_recommender_series},
+    metrics_export::{RecommenderCallMetrics, retain_recommender_series},
 };
-use super::replicas::ReplicaController;
+use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
@@ -39,7 +39,7 @@ use crate::{
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
     },
-    telemetry::{PrometheusQueryMetrics, ReplicaObjectMetrics, WatermarkMetrics},
+    telemetry::{PrometheusQueryMetrics, ReplicaObjectMetrics, WatermarkMetrics, upstream_series},
 };
 
 /// The reporting component of events.
@@ -72,7 +72,8 @@ impl Controller for WatermarkController {
         let client = context.client.clone();
         let metrics_client = metrics_client(&config, client, &context.clock, calls, query_metrics)?;
         let (settings, process) = (config.replica_settings(), config.process.clone());
-        let series = (config.object_metrics, config.label_set, config.labels_as_tags.clone());
+        let cardinality = config.object_metrics;
+        let upstream = upstream_series(config.label_set, &config.labels_as_tags);
         let autoscaler = WatermarkAutoscaler {
             metrics_client,
             metrics,
@@ -80,13 +81,11 @@ impl Controller for WatermarkController {
             config,
         };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
-        let objects = Arc::new(WatermarkObjectMetrics(Arc::downgrade(&controller)));
-        let (cardinality, label_set, labels) = series;
+        let objects = ExportedObjects::of(&controller);
         context.registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
             objects,
             cardinality,
-            label_set,
-            &labels,
+            upstream,
         ));
         Ok(controller)
     }

@@ -84,8 +84,10 @@ pub struct StatusReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoleReport {
-    /// `recommender`, `updater`, `admission-controller` or `watermark`.
+    /// `recommender`, `updater`, `admission-controller`, `watermark` or `horizontal`.
     pub role: String,
+    /// What it does with objects, if it has modes.
+    pub mode: Option<String>,
     /// Its Lease: namespace and name.
     pub lease: String,
     /// The leader; for an admission controller, the replica that last renewed the Lease.

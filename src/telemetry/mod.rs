@@ -26,6 +26,7 @@ pub(crate) mod quality;
 pub(crate) mod recommender;
 pub(crate) mod recommender_health;
 pub(crate) mod registry;
+pub(crate) mod replicas;
 pub(crate) mod updater;
 pub(crate) mod watermark;
 
@@ -44,9 +45,10 @@ pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::Registry;
-pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
-pub use watermark::{
+pub use replicas::{
     ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow,
-    WatermarkMetrics,
+    UpstreamSeries,
 };
+pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub(crate) use watermark::{RecommenderCall, client_label};
+pub use watermark::{WatermarkMetrics, upstream_series};

@@ -11,7 +11,7 @@ use super::{
     instruments::{Gauge, Instrument},
     objects::{self, ObjectMetrics, ObjectScrape},
     process,
-    watermark::ReplicaObjectMetrics,
+    replicas::ReplicaObjectMetrics,
 };
 
 /// A chunk is sent once it has this many bytes. It may exceed this by one series or one page of objects.

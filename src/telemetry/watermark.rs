@@ -1,19 +1,14 @@
-//! Metrics of the watermark controller: upstream's under upstream's names, and our own. Series of single objects are
-//! rendered from the state of the controller, so that none outlives its object or its labels.
+//! Metrics of the watermark controller: upstream's under upstream's names, and our own.
 
 mod calls;
-mod exported_state;
 mod families;
-mod label_tags;
-mod render;
+pub(crate) mod watermark_state;
 
 use std::time::Duration;
 
-pub(super) use self::families::ReplicaSeries;
 pub use self::{
     calls::{RecommenderCall, RecommenderCallMetrics, client_label},
-    exported_state::{ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaRow},
-    render::ReplicaObjectMetrics,
+    families::upstream_series,
 };
 use super::{
     definition::{STEP_SECONDS, counter, gauge, histogram},

@@ -1,7 +1,9 @@
 //! Validation of VPA objects: golden vectors 244 to 278, and warnings.
 
 use plimsoll_core::{
-    admission::validation::{FeatureGates, OtherAutoscaler, ValidationResult, validate},
+    admission::validation::{
+        FeatureGates, OtherAutoscaler, UtilizationMetric, ValidationResult, validate,
+    },
     sizing::SizingRules,
     types::compat::{Compat, Fix, Fixes},
 };
@@ -317,25 +319,60 @@ fn suspicious_specs_give_warnings_only_in_plimsolls_mode() {
         assert!(ours.warnings[0].contains(expected), "{:?}", ours.warnings);
         assert!(verdict(&spec, None, ALL).warnings.is_empty(), "{spec}");
     }
-    let neighbour = |kind, name, uses_resources| {
-        let (target_kind, target_name) = ("Deployment", "web");
-        OtherAutoscaler { kind, name, target_kind, target_name, uses_resources }
+    let vpa = |name| OtherAutoscaler {
+        kind: "VerticalPodAutoscaler",
+        name,
+        target_kind: "Deployment",
+        target_name: "web",
+        utilization_of: Vec::new(),
     };
-    let other_vpas = [
-        neighbour("VerticalPodAutoscaler", "web", true),
-        neighbour("VerticalPodAutoscaler", "second", true),
-        neighbour("HorizontalPodAutoscaler", "busy", true),
-        neighbour("HorizontalPodAutoscaler", "by-queue", false),
-        OtherAutoscaler { target_name: "other", ..neighbour("HorizontalPodAutoscaler", "x", true) },
-    ];
-    let found = validate(
-        &object(&json!({})),
-        None,
-        ALL,
-        SizingRules::for_compat(Compat::Plimsoll),
-        &other_vpas,
-    );
-    assert_eq!(found.warnings.len(), 2, "{:?}", found.warnings);
+    let neighbours =
+        [vpa("web"), vpa("second"), OtherAutoscaler { target_name: "other", ..vpa("third") }];
+    let rules = SizingRules::for_compat(Compat::Plimsoll);
+    let found = validate(&object(&json!({})), None, ALL, rules, &neighbours);
+    assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
+}
+
+#[test]
+fn an_autoscaler_is_warned_about_if_it_is_relative_to_requests_that_the_vpa_changes() {
+    let hpa = |resource, container| OtherAutoscaler {
+        kind: "HorizontalPodAutoscaler",
+        name: "busy",
+        target_kind: "Deployment",
+        target_name: "web",
+        utilization_of: vec![UtilizationMetric { resource, container }],
+    };
+    let policies = |policies: Value| json!({"resourcePolicy": {"containerPolicies": policies}});
+    let only_memory = json!({"containerName": "*", "controlledResources": ["memory"]});
+    let off = json!({"containerName": "app", "mode": "Off"});
+    for (spec, other, expected) in [
+        (json!({}), hpa("cpu", None), Some("utilization of cpu requests")),
+        (json!({}), hpa("memory", Some("app")), Some("utilization of memory requests")),
+        (json!({}), OtherAutoscaler { target_name: "other", ..hpa("cpu", None) }, None),
+        (json!({}), OtherAutoscaler { utilization_of: Vec::new(), ..hpa("cpu", None) }, None),
+        (json!({"updatePolicy": {"updateMode": "Off"}}), hpa("cpu", None), None),
+        (policies(json!([only_memory])), hpa("cpu", None), None),
+        (
+            policies(json!([only_memory])),
+            hpa("memory", None),
+            Some("utilization of memory requests"),
+        ),
+        (policies(json!([off])), hpa("cpu", Some("app")), None),
+        (policies(json!([off])), hpa("cpu", None), Some("utilization of cpu requests")),
+        (policies(json!([off, only_memory])), hpa("cpu", None), None),
+    ] {
+        let rules = SizingRules::for_compat(Compat::Plimsoll);
+        let found = validate(&object(&spec), None, ALL, rules, std::slice::from_ref(&other));
+        assert_eq!(found.errors, [], "{spec}");
+        let warnings = found.warnings;
+        assert_eq!(
+            warnings.len(),
+            usize::from(expected.is_some()),
+            "{spec} {other:?} {warnings:?}"
+        );
+        let is_expected = |text: &str| warnings[0].contains(text) && warnings[0].contains("busy");
+        assert!(expected.is_none_or(is_expected), "{warnings:?}");
+    }
 }
 
 #[test]

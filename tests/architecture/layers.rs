@@ -15,7 +15,7 @@ const CORE_LAYERS: [&[&str]; 6] = [
     &["types"],
     &["api"],
     &["history"],
-    &["sizing", "scaling", "vpa_match"],
+    &["sizing", "scaling", "vpa_match", "coordination"],
     &["recommender", "updater", "admission", "watermark", "hpa"],
     &["sim"],
 ];

@@ -6,9 +6,11 @@ use std::{
 };
 
 use plimsoll_core::{
-    recommender::RecommendationReason, scaling::Restriction, watermark::RESTRICTIONS,
+    hpa::{self, comparison::Comparison},
+    recommender::RecommendationReason,
+    watermark::RESTRICTIONS,
 };
-use promql_parser::label::MatchOp;
+use strum::VariantArray as _;
 use xtask::boards::late_families::APPEARS_WHEN;
 
 use super::{boards, list, query, targets, text};
@@ -20,6 +22,8 @@ pub struct Documented {
     pub absent: String,
 }
 
+/// How pods count for an HPA.
+const POD_STATES: [&str; 5] = ["counted", "foreign", "ignored", "missing", "unready"];
 /// Labels that a scrape adds to every series.
 const SCRAPE_LABELS: [&str; 3] = ["cluster", "instance", "job"];
 
@@ -115,21 +119,27 @@ fn boards_use_only_existing_families_and_labels() {
 #[test]
 fn label_values_in_boards_exist_in_the_code() {
     let of_vpas = RecommendationReason::RESTRICTIONS.map(RecommendationReason::name);
+    let of_replicas = [&RESTRICTIONS[..], &hpa::RESTRICTIONS].concat();
     let reasons: Vec<&str> =
-        of_vpas.into_iter().chain(RESTRICTIONS.map(Restriction::as_str)).collect();
+        of_vpas.into_iter().chain(of_replicas.iter().map(|reason| reason.as_str())).collect();
+    let results: Vec<&str> = Comparison::VARIANTS.iter().map(|result| result.as_str()).collect();
     for (name, board) in boards() {
         for text in queries(&board) {
             let expr = query::parse(&text).expect("parsed before");
             for selector_use in query::selectors(&expr) {
                 for matcher in &selector_use.selector.matchers.matchers {
                     let known: &[&str] = match &*matcher.name {
-                        "kind" if selector_use.name().starts_with("plimsoll_") => &["vpa", "wpa"],
+                        "kind" if selector_use.name().starts_with("plimsoll_") => {
+                            &["vpa", "wpa", "hpa"]
+                        }
                         "resource" => &["cpu", "memory"],
                         "transition" => &["upscale", "downscale"],
                         "outcome" => &["ok", "empty"],
                         "condition" => &["able_to_scale", "scaling_limited", "scaling_blocked"],
-                        "reason" if matches!(matcher.op, MatchOp::Re(_)) => &["$reason"],
+                        "reason" if matcher.value == "$reason" => &["$reason"],
                         "reason" => &reasons,
+                        "result" => &results,
+                        "state" if selector_use.name() == "plimsoll_pods" => &POD_STATES,
                         _ => continue,
                     };
                     let words = matcher.value.split('|');

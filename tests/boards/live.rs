@@ -56,13 +56,20 @@ async fn assert_every_query_answered(release: PrometheusRelease, hours: i64) {
         ("watermark", "Replica range used", 0.25),
         ("watermark", "Value and watermarks", 126.0),
         ("watermark", "All metrics: position between watermarks", 0.5),
+        ("horizontal", "Replica range used", 0.25),
+        ("horizontal", "Difference", -1.0),
+        ("horizontal", "Value and target", 120.0),
+        ("horizontal", "All metrics: value by target", 1.05),
+        ("horizontal", "At their maximum", 1.0),
+        // Two of three results.
+        ("horizontal", "Same decisions", 2.0 / 3.0),
         ("controller", "Time since last successful pass", 30.0),
         ("controller", "Recommender: duration by step", 0.2),
         ("history", "Query success rate", 0.5),
         ("history", "Age of the latest sample", 42.0),
     ] {
         let found = value(&pictures, board, panel);
-        let is_near = (found - wanted).abs() <= wanted * 0.02;
+        let is_near = (found - wanted).abs() <= wanted.abs() * 0.02;
         assert!(is_near, "{board}: {panel} is {found}, want {wanted}");
     }
     // It has been capped for the last three hours, three hours in total.

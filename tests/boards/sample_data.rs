@@ -29,14 +29,16 @@ fn label_values(family: &str, label: &str) -> &'static [&'static str] {
         "dry_run" | "is_error" | "is_oom" | "unsupported_config" => &["false"],
         "history_state" => &["loaded"],
         "kind" if family.starts_with("plimsoll_write") => &["status", "lease"],
-        "kind" => &["vpa", "wpa"],
+        "kind" => &["vpa", "wpa", "hpa"],
         "metric" | "metric_name" => &["requests"],
         "name" | "vpa_name" | "wpa_name" | "target_name" | "resource_name" => &["web"],
         "namespace" | "vpa_namespace" | "wpa_namespace" | "resource_namespace" => &["shop"],
         "outcome" => &["ok", "failed"],
-        "reason" => &["max_allowed", "max", "within_bounds"],
+        "reason" => &["max_allowed", "max", "metric_unknown", "no_scale", "within_bounds"],
+        "result" => &["same", "later", "unexplained"],
         "resource" => &["cpu", "memory"],
         "role" => &["recommender", "updater"],
+        "state" if family == "plimsoll_pods" => &["counted", "foreign"],
         "state" => &["loaded", "fresh"],
         "transition" => &["upscale", "downscale"],
         "verb" => &["get", "patch"],
@@ -83,22 +85,26 @@ fn has_label(labels: &Labels, name: &str, value: &str) -> bool {
 
 /// The value of a gauge.
 fn gauge(family: &str, labels: &Labels, at: Timestamp) -> f64 {
-    let (is_cpu, is_wpa) = (has_label(labels, "resource", "cpu"), has_label(labels, "kind", "wpa"));
-    let scale = if is_wpa || is_cpu { 1.0 } else { 1e9 };
+    let (is_cpu, is_hpa) = (has_label(labels, "resource", "cpu"), has_label(labels, "kind", "hpa"));
+    let scales_replicas = is_hpa || has_label(labels, "kind", "wpa");
+    let scale = if scales_replicas || is_cpu { 1.0 } else { 1e9 };
     match family {
         // Three pods, one of which has been resized and another not yet.
         "plimsoll_request" => 3.0 * scale,
         "plimsoll_request_min" => scale,
         "plimsoll_request_all_pods" => 6.0 * scale,
+        "plimsoll_target" if is_hpa => 100.0,
         "plimsoll_target" => 0.5 * scale,
-        "plimsoll_low" if is_wpa => 90.0,
-        "plimsoll_high" if is_wpa => 120.0,
-        "plimsoll_value" if is_wpa => 105.0,
+        "plimsoll_low" if scales_replicas => 90.0,
+        "plimsoll_high" if scales_replicas => 120.0,
+        "plimsoll_value" if scales_replicas => 105.0,
         "plimsoll_low" => 0.25 * scale,
         "plimsoll_high" => 2.4 * scale,
         "plimsoll_value" => 0.4 * scale,
         "plimsoll_proposal" => 0.6 * scale,
         "plimsoll_replicas" => 3.0,
+        "plimsoll_shadow_difference" => -1.0,
+        "plimsoll_pods" if has_label(labels, "state", "counted") => 4.0,
         "plimsoll_min_replicas" => 2.0,
         "plimsoll_max_replicas" => 10.0,
         "plimsoll_effective" => 4.0,

@@ -274,6 +274,7 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
         timeout_seconds: 5,
         reinvoke_if_needed: true,
         include_wpas: true,
+        include_hpas: true,
     };
     let registered = |wanted: &DesiredWebhook, extent: WebhookScope| {
         let registration =
@@ -337,6 +338,7 @@ async fn registration(bed: &Testbed, account: &Client, home: &str) {
     let changed = DesiredWebhook {
         fail_closed: true,
         include_wpas: false,
+        include_hpas: false,
         namespaces: WebhookNamespaces::Only("a".into()),
         ..wanted
     };

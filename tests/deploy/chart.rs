@@ -224,9 +224,12 @@ fn an_unavailable_webhook_is_ignored_after_five_seconds_by_default() {
 #[test]
 fn metrics_are_open_only_to_the_configured_clients() {
     let of = "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring";
-    let Some(objects) = chart_template(&["watermark.enabled=true", of]) else { return };
+    let Some(objects) = chart_template(&["watermark.enabled=true", "horizontal.enabled=true", of])
+    else {
+        return;
+    };
     let policies = of_kind(&objects, "NetworkPolicy");
-    assert_eq!(policies.len(), 4);
+    assert_eq!(policies.len(), 5);
     for policy in policies {
         let rules = policy["spec"]["ingress"].as_array().expect("rules");
         let ports = ["metrics", "prometheus"];
@@ -244,6 +247,8 @@ fn an_all_in_one_pod_has_flags_prefixed_with_their_role() {
     let values = [
         "allInOne.enabled=true",
         "watermark.enabled=true",
+        "horizontal.enabled=true",
+        "horizontal.namespaces={shop,api}",
         "updater.args[0]=--min-replicas=3",
         "watermark.args[0]=-workers=4",
         "allInOne.args[0]=--v=5",
@@ -254,8 +259,14 @@ fn an_all_in_one_pod_has_flags_prefixed_with_their_role() {
     let container = &deployments[0]["spec"]["template"]["spec"]["containers"][0];
     let args: Vec<&str> =
         container["args"].as_array().expect("args").iter().filter_map(Value::as_str).collect();
-    assert_eq!(args[0], "--roles=recommender,updater,admission-controller,watermark");
-    for flag in ["--updater.min-replicas=3", "--watermark.workers=4", "--v=5"] {
+    assert_eq!(args[0], "--roles=recommender,updater,admission-controller,watermark,horizontal");
+    for flag in [
+        "--updater.min-replicas=3",
+        "--watermark.workers=4",
+        "--horizontal.leader-elect-resource-namespace=kube-system",
+        "--horizontal.namespaces=shop,api",
+        "--v=5",
+    ] {
         assert!(args.contains(&flag), "{args:?}");
     }
 }

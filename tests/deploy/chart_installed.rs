@@ -23,6 +23,7 @@ pub const HOME: &str = "autoscaling";
 /// Shorter durations for tests; everything else is as shipped.
 const VALUES: &[&str] = &[
     "watermark.enabled=true",
+    "horizontal.enabled=true",
     "monitoring.kind=PodMonitor",
     "monitoring.rules.enabled=true",
     "priorityClass.create=true",
@@ -31,6 +32,7 @@ const VALUES: &[&str] = &[
     "updater.args={--updater-interval=1s,--canary-watch=2s,--cool-down=1s,--cool-down-urgent=1s}",
     "admissionController.args={--status-lease-update-interval=1s,--shutdown-delay=0s}",
     "watermark.args={-period=1s}",
+    "horizontal.args={--horizontal-pod-autoscaler-sync-period=1s}",
 ];
 
 /// Runs a helm command about the release on this cluster.
@@ -79,7 +81,9 @@ async fn the_chart_installs_with_sufficient_rbac_and_uninstalls_completely() {
     let _overtaking = ConflictInjector::begin(&fixture, HOME).await;
     let before = all_objects(&client).await;
 
-    for role in ["recommender", "updater", "admission-controller", "watermark", "test"] {
+    for role in
+        ["recommender", "updater", "admission-controller", "watermark", "horizontal", "test"]
+    {
         fixture.run(HOME, &format!("plimsoll-{role}-"), "plimsoll", &[]);
     }
     fixture.usage.set_all(
@@ -102,10 +106,10 @@ async fn the_chart_installs_with_sufficient_rbac_and_uninstalls_completely() {
     let output = helm_on(&fixture, &words).await.unwrap_or_else(|why| panic!("{why}"));
     assert!(output.contains("helm test -n autoscaling plimsoll"), "{output}");
     let release = "app.kubernetes.io/instance=plimsoll";
-    fixture.ready(HOME, release, 8).await;
+    fixture.ready(HOME, release, 10).await;
     let installed = helm_on(&fixture, &["get", "manifest", "plimsoll"]).await.expect("a manifest");
     let installed = objects(&installed);
-    assert_eq!(of_kind(&installed, "Lease").len(), 5);
+    assert_eq!(of_kind(&installed, "Lease").len(), 6);
 
     scenario::begin(&fixture).await;
     let unused = || unused_rights(&fixture, &installed);

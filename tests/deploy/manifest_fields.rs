@@ -101,7 +101,7 @@ fn every_manifest_has_only_known_fields() {
     for path in all {
         for object in documents(&path) {
             let place = path.display().to_string();
-            if object["kind"] == "Kustomization" {
+            if ["Kustomization", "Component"].iter().any(|kind| object["kind"] == *kind) {
                 let resources = object["resources"].as_array().expect("resources");
                 for name in resources.iter().filter_map(Value::as_str) {
                     let there = path.with_file_name(name);

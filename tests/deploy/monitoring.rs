@@ -95,7 +95,7 @@ fn of(role: &str) -> PodMonitor {
 
 #[test]
 fn each_monitor_matches_a_port_of_its_role_and_honors_labels() {
-    let bases = ["recommender", "updater", "admission-controller", "watermark"];
+    let bases = ["recommender", "updater", "admission-controller", "watermark", "horizontal"];
     for role in bases.into_iter().chain(["overlays/all-in-one"]) {
         let file = Path::new(ROOT).join("deploy").join(role).join("deployment.yaml");
         let deployment = documents(&file).into_iter().find(|one| one["kind"] == "Deployment");
@@ -145,10 +145,10 @@ fn counted_on(boards: &[&str]) -> Duration {
 #[test]
 fn no_monitor_scrapes_less_often_than_the_boards_of_its_roles_require() {
     let of_all = counted_on(&["overview", "vertical", "controller", "history"]);
-    let of_watermark = counted_on(&["watermark"]).min(of_all);
-    assert_eq!((of_all.as_secs(), of_watermark.as_secs()), (60, 15));
-    let check = |name: &str, monitor: &Value, has_watermark: bool| {
-        let limit = if has_watermark { of_watermark } else { of_all };
+    let of_replicas = ["watermark", "horizontal"].map(|board| counted_on(&[board]).min(of_all));
+    assert_eq!((of_all.as_secs(), of_replicas.map(|it| it.as_secs())), (60, [15, 15]));
+    let check = |name: &str, monitor: &Value, scales_replicas: bool| {
+        let limit = if scales_replicas { of_replicas[0] } else { of_all };
         let spec = &monitor["spec"];
         let endpoints = spec["podMetricsEndpoints"].as_array().or(spec["endpoints"].as_array());
         for endpoint in endpoints.expect("endpoints") {
@@ -156,11 +156,11 @@ fn no_monitor_scrapes_less_often_than_the_boards_of_its_roles_require() {
             assert!(seconds(interval) <= limit, "{name}: {interval} is more than {limit:?}");
         }
     };
-    let bases = ["recommender", "updater", "admission-controller", "watermark"];
+    let bases = ["recommender", "updater", "admission-controller", "watermark", "horizontal"];
     for role in bases.into_iter().chain(["overlays/all-in-one"]) {
         let file = Path::new(ROOT).join("deploy").join(role).join("monitor.yaml");
-        let has_watermark = matches!(role, "watermark" | "overlays/all-in-one");
-        check(role, &documents(&file)[0], has_watermark);
+        let scales_replicas = matches!(role, "watermark" | "horizontal" | "overlays/all-in-one");
+        check(role, &documents(&file)[0], scales_replicas);
     }
     let mut count = 0;
     for (kind, extra) in [
@@ -169,24 +169,30 @@ fn no_monitor_scrapes_less_often_than_the_boards_of_its_roles_require() {
         ("PodMonitor", Some("allInOne.enabled=true")),
     ] {
         let kind = format!("monitoring.kind={kind}");
-        let values: Vec<&str> =
-            [&*kind, "watermark.enabled=true"].into_iter().chain(extra).collect();
+        let values: Vec<&str> = [&*kind, "watermark.enabled=true", "horizontal.enabled=true"]
+            .into_iter()
+            .chain(extra)
+            .collect();
         let Some(objects) = chart_template(&values) else { return };
         for kind in ["PodMonitor", "ServiceMonitor"] {
             for monitor in rendered_manifests::of_kind(&objects, kind) {
                 let component = &monitor["metadata"]["labels"]["app.kubernetes.io/component"];
-                let has_watermark = component == "watermark" || component == "all-in-one";
-                check(&format!("chart, {component}"), monitor, has_watermark);
+                let scales_replicas =
+                    ["watermark", "horizontal", "all-in-one"].iter().any(|it| component == it);
+                check(&format!("chart, {component}"), monitor, scales_replicas);
                 count += 1;
             }
         }
     }
-    assert_eq!(count, 4 + 4 + 1);
-    // Without the watermark controller the all-in-one process is scraped as often as the other roles.
-    let values = ["monitoring.kind=PodMonitor", "allInOne.enabled=true"];
-    let Some(objects) = chart_template(&values) else { return };
-    let monitor = rendered_manifests::of_kind(&objects, "PodMonitor")[0];
-    assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["interval"], "60s");
+    assert_eq!(count, 5 + 5 + 1);
+    // Without controllers of replicas the all-in-one process is scraped as often as the other roles.
+    for (more, interval) in [(None, "60s"), (Some("horizontal.enabled=true"), "15s")] {
+        let values = ["monitoring.kind=PodMonitor", "allInOne.enabled=true"];
+        let values: Vec<&str> = values.into_iter().chain(more).collect();
+        let Some(objects) = chart_template(&values) else { return };
+        let monitor = rendered_manifests::of_kind(&objects, "PodMonitor")[0];
+        assert_eq!(monitor["spec"]["podMetricsEndpoints"][0]["interval"], interval);
+    }
 }
 
 #[test]

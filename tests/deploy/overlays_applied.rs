@@ -72,7 +72,14 @@ async fn all_roles_run_in_one_process_from_kustomize_and_are_removed_completely(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn subsets_of_roles_run_from_kustomize_and_are_removed_completely() {
-    comes_and_goes(&["recommender-only", "full-vpa", "watermark-only", "horizontal-only"]).await;
+    comes_and_goes(&[
+        "recommender-only",
+        "full-vpa",
+        "watermark-only",
+        "horizontal-only",
+        "horizontal-adopted",
+    ])
+    .await;
 }
 
 /// Applies one overlay after the other to a cluster, and deletes it again.

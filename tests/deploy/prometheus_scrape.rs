@@ -46,12 +46,12 @@ async fn targets(fixture: &Fixture, home: &str, installed: &[Value]) -> Vec<Scra
 }
 
 /// Expected results of queries.
-const EXPECTED: [(&str, f64); 8] = [
-    ("count(up == 1)", 8.0),
-    ("count(plimsoll_build_info)", 8.0),
-    // One leader for each of the three roles that elect one.
-    ("count(sum by (role) (plimsoll_leader) == 1)", 3.0),
-    ("count(sum by (job) (plimsoll_feed_synced) > 0)", 4.0),
+const EXPECTED: [(&str, f64); 9] = [
+    ("count(up == 1)", 10.0),
+    ("count(plimsoll_build_info)", 10.0),
+    // One leader for each of the four roles that elect one.
+    ("count(sum by (role) (plimsoll_leader) == 1)", 4.0),
+    ("count(sum by (job) (plimsoll_feed_synced) > 0)", 5.0),
     ("min(plimsoll_webhook_reachable)", 1.0),
     // Series of an object have the object's namespace, others have the pod's.
     (
@@ -59,6 +59,7 @@ const EXPECTED: [(&str, f64); 8] = [
         1.0,
     ),
     ("count(count by (wpa_name) (wpa_controller_value{wpa_namespace=\"shop\"}))", 5.0),
+    ("count(plimsoll_object_info{kind=\"hpa\", namespace=\"shop\"})", 5.0),
     ("count(plimsoll_object_info{namespace!=\"shop\"}) or vector(0)", 0.0),
 ];
 
@@ -66,7 +67,7 @@ const EXPECTED: [(&str, f64); 8] = [
 pub async fn check(fixture: &Fixture, home: &str, installed: &[Value]) {
     assert_eq!(SHOP, "shop");
     let targets = targets(fixture, home, installed).await;
-    assert_eq!(targets.len(), 8, "{targets:#?}");
+    assert_eq!(targets.len(), 10, "{targets:#?}");
     let Some(server) = PrometheusServer::start(PrometheusRelease::V3, None, &targets).await else {
         return;
     };

@@ -88,7 +88,7 @@ const WILD: [(&str, &str, &[&str]); 2] = [
 ];
 
 /// Objects that may be written anywhere in a cluster, whatever their name, because autoscalers need it.
-const WRITTEN: [(&str, &str, &[&str]); 14] = [
+const WRITTEN: [(&str, &str, &[&str]); 15] = [
     ("", "events", &["create"]),
     ("", "pods", &["patch"]),
     ("", "pods/eviction", &["create"]),
@@ -98,6 +98,7 @@ const WRITTEN: [(&str, &str, &[&str]); 14] = [
     ("apps", "replicasets/scale", &["update"]),
     ("apps", "statefulsets/scale", &["update"]),
     ("argoproj.io", "rollouts/scale", &["update"]),
+    ("autoscaling", "horizontalpodautoscalers", &["patch"]),
     ("autoscaling.k8s.io", "verticalpodautoscalercheckpoints", &["create", "patch", "delete"]),
     ("autoscaling.k8s.io", "verticalpodautoscalers", &["patch"]),
     ("autoscaling.k8s.io", "verticalpodautoscalers/status", &["patch"]),
@@ -223,9 +224,9 @@ fn scales_of_all_kinds_are_readable_unless_kinds_are_listed() {
 fn kustomize_and_helm_grant_each_role_the_same_permissions() {
     let Some(full) = kustomize("overlays/full-vpa") else { return };
     let Some(marks) = kustomize("overlays/watermark-only") else { return };
-    let Some(chart) = chart_template(&["watermark.enabled=true", "tests.enabled=false"]) else {
-        return;
-    };
+    let Some(horizontal) = kustomize("overlays/horizontal-only") else { return };
+    let values = ["watermark.enabled=true", "horizontal.enabled=true", "tests.enabled=false"];
+    let Some(chart) = chart_template(&values) else { return };
     // Namespaces differ: Helm uses that of the release.
     let plain = |objects: &[Value]| {
         let accounts = of_accounts(objects).into_iter();
@@ -242,12 +243,56 @@ fn kustomize_and_helm_grant_each_role_the_same_permissions() {
         accounts.sort();
         accounts
     };
-    assert_eq!(plain(&[full, marks].concat()), plain(&chart));
+    assert_eq!(plain(&[full, marks, horizontal].concat()), plain(&chart));
+}
+
+/// In the mode shadow nothing is ever changed.
+#[test]
+fn the_horizontal_controller_may_write_only_its_lease() {
+    let Some(overlay) = kustomize("overlays/horizontal-only") else { return };
+    let Some(chart) = chart_template(&["horizontal.enabled=true"]) else { return };
+    for objects in [overlay, chart] {
+        let accounts = of_accounts(&objects);
+        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-horizontal"));
+        let (account, rights) = of.expect("an account");
+        let writes =
+            rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
+        let writes: Vec<_> =
+            writes.map(|right| (&*right.resource, right.name.as_deref())).collect();
+        assert_eq!(writes, [("leases", Some("plimsoll-horizontal"))], "{account}");
+    }
+}
+
+#[test]
+fn the_horizontal_controller_may_scale_and_annotate_only_where_it_adopts() {
+    let Some(overlay) = kustomize("overlays/horizontal-adopted") else { return };
+    let values = ["horizontal.enabled=true", "horizontal.mode=adopted"];
+    let Some(chart) = chart_template(&values) else { return };
+    for objects in [overlay, chart] {
+        let accounts = of_accounts(&objects);
+        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-horizontal"));
+        let (account, rights) = of.expect("an account");
+        let writes =
+            rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
+        let mut writes: Vec<_> =
+            writes.map(|right| format!("{} {}", right.verb, right.resource)).collect();
+        writes.sort_unstable();
+        let expected = [
+            "create events",
+            "patch horizontalpodautoscalers",
+            "update deployments/scale",
+            "update leases",
+            "update replicasets/scale",
+            "update replicationcontrollers/scale",
+            "update statefulsets/scale",
+        ];
+        assert_eq!(writes, expected, "{account}");
+    }
 }
 
 /// Without it, pods of other workloads would be counted if their labels match.
 #[test]
-fn the_watermark_controller_may_read_replica_sets() {
+fn the_controllers_of_replicas_may_read_replica_sets() {
     let expected = RbacRight {
         namespace: None,
         group: "apps".to_owned(),
@@ -255,13 +300,17 @@ fn the_watermark_controller_may_read_replica_sets() {
         verb: "get".to_owned(),
         name: None,
     };
-    let Some(overlay) = kustomize("overlays/watermark-only") else { return };
-    let Some(chart) = chart_template(&["watermark.enabled=true"]) else { return };
-    for objects in [overlay, chart] {
-        let accounts = of_accounts(&objects);
-        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-watermark"));
-        let (account, rights) = of.expect("an account");
-        assert!(rights.contains(&expected), "{account}: {rights:?}");
+    for role in ["watermark", "horizontal"] {
+        let Some(overlay) = kustomize(&format!("overlays/{role}-only")) else { return };
+        let Some(chart) = chart_template(&[&*format!("{role}.enabled=true")]) else { return };
+        for objects in [overlay, chart] {
+            let accounts = of_accounts(&objects);
+            let of = accounts
+                .iter()
+                .find(|(account, _)| account.ends_with(&format!("/plimsoll-{role}")));
+            let (account, rights) = of.expect("an account");
+            assert!(rights.contains(&expected), "{account}: {rights:?}");
+        }
     }
 }
 

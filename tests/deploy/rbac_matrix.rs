@@ -26,7 +26,7 @@ const VERBS: [&str; 12] = [
 ];
 
 /// Resources that roles use, and resources that allow privilege escalation.
-const RESOURCES: [(&str, &str); 64] = [
+const RESOURCES: [(&str, &str); 65] = [
     ("", "bindings"),
     ("", "configmaps"),
     ("", "endpoints"),
@@ -72,6 +72,7 @@ const RESOURCES: [(&str, &str); 64] = [
     ("argoproj.io", "rollouts"),
     ("argoproj.io", "rollouts/scale"),
     ("autoscaling", "horizontalpodautoscalers"),
+    ("autoscaling", "horizontalpodautoscalers/status"),
     ("autoscaling.k8s.io", "verticalpodautoscalercheckpoints"),
     ("autoscaling.k8s.io", "verticalpodautoscalers"),
     ("autoscaling.k8s.io", "verticalpodautoscalers/status"),
@@ -125,7 +126,7 @@ struct AllowedRule {
     named: Named,
 }
 
-const ALLOWED: [AllowedRule; 4] = [
+const ALLOWED: [AllowedRule; 5] = [
     AllowedRule {
         role: "recommender",
         anywhere: &[
@@ -213,6 +214,28 @@ const ALLOWED: [AllowedRule; 4] = [
             "HOME",
             "coordination.k8s.io/leases",
             "watermarkpodautoscaler-lock",
+            "get update",
+        )],
+    },
+    AllowedRule {
+        role: "horizontal",
+        anywhere: &[&[
+            ("autoscaling/horizontalpodautoscalers", WATCHED),
+            ("pods", WATCHED),
+            ("replicationcontrollers", WATCHED),
+            ("apps/deployments", WATCHED),
+            ("apps/replicasets", "get list watch"),
+            ("apps/statefulsets", WATCHED),
+            ("replicationcontrollers/scale", "get"),
+            ("apps/deployments/scale", "get"),
+            ("apps/replicasets/scale", "get"),
+            ("apps/statefulsets/scale", "get"),
+            ("metrics.k8s.io/pods", "list"),
+        ]],
+        named: &[(
+            "kube-system",
+            "coordination.k8s.io/leases",
+            "plimsoll-horizontal",
             "get update",
         )],
     },
@@ -367,7 +390,10 @@ pub async fn check(client: &Client, home: &str) {
 #[test]
 fn the_rbac_of_the_chart_grants_exactly_the_documented_permissions() {
     const NAMESPACE: &str = "autoscaling";
-    let Some(objects) = chart_template(&["watermark.enabled=true"]) else { return };
+    let Some(objects) = chart_template(&["watermark.enabled=true", "horizontal.enabled=true"])
+    else {
+        return;
+    };
     let accounts = of_accounts(&objects);
     let mut count = 0;
     for allowed in &ALLOWED {

@@ -12,11 +12,12 @@ use super::ROOT;
 use crate::support::skipped::report_skipped;
 
 /// The shipped overlays.
-pub const OVERLAYS: [&str; 6] = [
+pub const OVERLAYS: [&str; 7] = [
     "recommender-only",
     "full-vpa",
     "watermark-only",
     "horizontal-only",
+    "horizontal-adopted",
     "all-in-one",
     "high-availability",
 ];
@@ -25,6 +26,10 @@ pub const EVERYTHING: &[&str] = &[
     "watermark.enabled=true",
     "watermark.targets[0].group=argoproj.io",
     "watermark.targets[0].resource=rollouts",
+    "horizontal.enabled=true",
+    "horizontal.targets[0].group=argoproj.io",
+    "horizontal.targets[0].resource=rollouts",
+    "horizontal.namespaces={shop}",
     "updater.surge=true",
     "recommender.capToLargestNode=true",
     "recommender.externalMetrics.cpu=container_cpu",

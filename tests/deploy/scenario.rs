@@ -70,7 +70,7 @@ fn initial_objects() -> Vec<Value> {
             "metadata": {"name": name, "namespace": SHOP}, "status": {"monitorState": "OK"},
         })
     };
-    vec![
+    let mut all = vec![
         vpa("resized", "Deployment", "apps/v1", "InPlaceOrRecreate"),
         vpa("evicted", "Deployment", "apps/v1", "Recreate"),
         // Its only pod is not evicted, and the VPA's status reports that.
@@ -86,7 +86,39 @@ fn initial_objects() -> Vec<Value> {
         wpa("scaled-replicas", "ReplicaSet", "apps/v1", external.clone()),
         wpa("scaled-old", "ReplicationController", "v1", external.clone()),
         with_frozen_status(wpa("alone", "Deployment", "apps/v1", external)),
-    ]
+        hpa("observed", "StatefulSet", "apps/v1", "scaled-set"),
+    ];
+    // No watch has the scale of a target that does not exist.
+    all.extend(
+        SCALABLE
+            .map(|(kind, api)| hpa(&format!("no-{}", kind.to_lowercase()), kind, api, "missing")),
+    );
+    all
+}
+
+/// The built-in kinds with a scale.
+const SCALABLE: [(&str, &str); 4] = [
+    ("Deployment", "apps/v1"),
+    ("ReplicaSet", "apps/v1"),
+    ("StatefulSet", "apps/v1"),
+    ("ReplicationController", "v1"),
+];
+
+/// An HPA that changes no replicas within its bounds.
+fn hpa(name: &str, kind: &str, api: &str, target: &str) -> Value {
+    let disabled = json!({"selectPolicy": "Disabled"});
+    json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": SHOP},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": api, "kind": kind, "name": target},
+            "minReplicas": 1, "maxReplicas": 3,
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50},
+            }}],
+            "behavior": {"scaleUp": disabled, "scaleDown": disabled},
+        },
+    })
 }
 
 /// A dry-run copy that only reports.

@@ -4,7 +4,9 @@
 use super::{
     FaultSubject,
     admission::AdmissionController,
-    assert_done_once, proxy,
+    assert_done_once,
+    horizontal::HorizontalController,
+    proxy,
     recommender::Recommender,
     start,
     updater::{EvictingUpdater, ResizingUpdater},
@@ -57,6 +59,12 @@ async fn an_updater_that_crashes_at_any_step_of_a_resize_resizes_no_pod_twice_an
 #[tokio::test]
 async fn a_watermark_controller_that_crashes_at_any_step_of_a_scale_neither_loses_nor_repeats_it() {
     assert_crashes_lose_and_repeat_nothing::<WatermarkController>().await;
+}
+
+#[tokio::test]
+async fn a_horizontal_controller_that_crashes_at_any_step_of_a_scale_neither_loses_nor_repeats_it()
+{
+    assert_crashes_lose_and_repeat_nothing::<HorizontalController>().await;
 }
 
 #[tokio::test]

@@ -2,8 +2,9 @@
 //! one continues, and the former leader starts nothing, also after the fault has ended.
 
 use super::{
-    FaultSubject, assert_done_once, assert_probes_succeed, holder, proxy, recommender::Recommender,
-    start, updater::EvictingUpdater, wait_for_other_holder, watermark::WatermarkController,
+    FaultSubject, assert_done_once, assert_probes_succeed, holder,
+    horizontal::HorizontalController, proxy, recommender::Recommender, start,
+    updater::EvictingUpdater, wait_for_other_holder, watermark::WatermarkController,
 };
 use crate::support::{
     holding_proxy::HoldPoint,
@@ -111,6 +112,11 @@ async fn an_updater_that_froze_as_leader_starts_nothing_after_it_resumes() {
 #[tokio::test]
 async fn a_watermark_controller_that_froze_as_leader_starts_nothing_after_it_resumes() {
     assert_former_leader_is_fenced::<WatermarkController>(Loss::Frozen).await;
+}
+
+#[tokio::test]
+async fn a_horizontal_controller_that_froze_as_leader_starts_nothing_after_it_resumes() {
+    assert_former_leader_is_fenced::<HorizontalController>(Loss::Frozen).await;
 }
 
 #[tokio::test]

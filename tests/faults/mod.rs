@@ -7,6 +7,7 @@ mod admission;
 mod api_server_outage;
 mod crashes;
 mod former_leader;
+mod horizontal;
 mod recommender;
 mod standby;
 mod updater;

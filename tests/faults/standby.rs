@@ -2,8 +2,9 @@
 //! continues where it was.
 
 use super::{
-    FaultSubject, assert_done_once, holder, proxy, recommender::Recommender, start,
-    updater::EvictingUpdater, wait_for_other_holder, watermark::WatermarkController,
+    FaultSubject, assert_done_once, holder, horizontal::HorizontalController, proxy,
+    recommender::Recommender, start, updater::EvictingUpdater, wait_for_other_holder,
+    watermark::WatermarkController,
 };
 use crate::support::{
     holding_proxy::HoldPoint,
@@ -37,6 +38,11 @@ async fn a_standby_continues_the_recommendations_of_a_crashed_recommender() {
 #[tokio::test]
 async fn a_standby_continues_the_rollout_of_a_crashed_updater() {
     assert_standby_continues::<EvictingUpdater>().await;
+}
+
+#[tokio::test]
+async fn a_standby_knows_the_scale_of_a_crashed_horizontal_controller() {
+    assert_standby_continues::<HorizontalController>().await;
 }
 
 #[tokio::test]

@@ -31,13 +31,13 @@ use crate::{
 };
 
 /// The values of a workload's `spec.replicas`, in order.
-struct ReplicasLog {
+pub(super) struct ReplicasLog {
     values: Arc<Mutex<Vec<i32>>>,
     task: JoinHandle<()>,
 }
 
 impl ReplicasLog {
-    fn start(bed: &Testbed, namespace: &str) -> Self {
+    pub(super) fn start(bed: &Testbed, namespace: &str) -> Self {
         let api = Api::<Deployment>::namespaced(bed.client(), namespace);
         let values: Arc<Mutex<Vec<i32>>> = Arc::default();
         let recorded = Arc::clone(&values);
@@ -60,12 +60,12 @@ impl ReplicasLog {
         Self { values, task }
     }
 
-    fn values(&self) -> MutexGuard<'_, Vec<i32>> {
+    pub(super) fn values(&self) -> MutexGuard<'_, Vec<i32>> {
         self.values.lock().expect("no panic")
     }
 
     /// Waits until `spec.replicas` has this value.
-    async fn wait_for_replicas(&self, replicas: i32) {
+    pub(super) async fn wait_for_replicas(&self, replicas: i32) {
         let description = format!("spec.replicas is {replicas}");
         wait::until(&description, || async {
             (self.values().last() == Some(&replicas)).then_some(())

@@ -1,5 +1,9 @@
 //! The horizontal controller beside kube-controller-manager's, which scales the same objects.
 
+mod adopted;
+mod deep;
+mod takeover;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler};
@@ -42,6 +46,28 @@ const WORKLOADS: [(&str, &[&str]); 5] = [
     ("missing", &[MISSING, MEMORY]),
 ];
 
+/// An object for a workload of the same name, as YAML.
+fn hpa(name: &str, metrics: &[&str], behavior: &str, annotations: &str) -> String {
+    format!(
+        "{{metadata: {{name: {name}, annotations: {annotations}}}, spec: {{minReplicas: 2, maxReplicas: 6, metrics: [{}], \
+         behavior: {behavior}, scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}}}",
+        metrics.join(", ")
+    )
+}
+
+async fn start(proxy: &ApiProxy, namespace: &str, mode: &str) -> HorizontalHandle {
+    let flags = [
+        "--address=127.0.0.1:0",
+        "--horizontal-pod-autoscaler-sync-period=1s",
+        &format!("--mode={mode}"),
+        &format!("--namespaces={namespace}"),
+        &format!("--leader-elect-resource-namespace={namespace}"),
+    ];
+    let config = horizontal_config(&flags).expect("valid flags");
+    let role = controllers::start(config, proxy.client.clone(), Clock::wall()).await;
+    role.expect("starts")
+}
+
 /// A controller beside that of kube-controller-manager.
 struct Fixture {
     bed: Testbed,
@@ -52,7 +78,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn new(name: &str) -> Option<Self> {
+    async fn new(name: &str, mode: &str) -> Option<Self> {
         let Some(bed) = Testbed::shared().await.filter(Testbed::has_controllers) else {
             report_skipped("a whole control plane");
             return None;
@@ -60,15 +86,8 @@ impl Fixture {
         let namespace = bed.namespace(name).await;
         let usage = MetricsServer::shared(&bed, &namespace).await;
         let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;
-        let flags = [
-            "--address=127.0.0.1:0",
-            "--horizontal-pod-autoscaler-sync-period=1s",
-            &format!("--namespaces={namespace}"),
-            &format!("--leader-elect-resource-namespace={namespace}"),
-        ];
-        let config = horizontal_config(&flags).expect("valid flags");
-        let role = controllers::start(config, proxy.client.clone(), Clock::wall()).await;
-        Some(Self { bed, namespace, usage, proxy, role: role.expect("starts") })
+        let role = start(&proxy, &namespace, mode).await;
+        Some(Self { bed, namespace, usage, proxy, role })
     }
 
     /// Creates a workload with two pods, and an object for it.
@@ -77,11 +96,7 @@ impl Fixture {
         manifests::create::<Deployment>(self.bed.client(), &self.namespace, &workload).await;
         let prefix = format!("{name}-");
         self.bed.nodes().pods(&self.namespace, &prefix, 2, "are ready", is_ready).await;
-        let hpa = format!(
-            "{{metadata: {{name: {name}}}, spec: {{minReplicas: 2, maxReplicas: 6, metrics: [{}], \
-             scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}}}}}",
-            metrics.join(", ")
-        );
+        let hpa = hpa(name, metrics, "null", "{}");
         manifests::create::<HorizontalPodAutoscaler>(self.bed.client(), &self.namespace, &hpa)
             .await;
     }
@@ -95,21 +110,12 @@ impl Fixture {
         self.usage.set_external(&self.namespace, "jobs", &[("queue", "a")], jobs);
     }
 
-    /// The values of a family by the value of a label.
     async fn series(&self, family: &str, label: &str) -> BTreeMap<String, f64> {
-        let text = http_get(&format!("http://{}/metrics", self.role.address())).await;
-        let text = String::from_utf8_lossy(&text.expect("metrics")).into_owned();
-        let series = text.lines().filter_map(|line| {
-            let labels = line.strip_prefix(family)?.strip_prefix('{')?;
-            let (_, value) = labels.split_once(&format!("{label}=\""))?;
-            let (value, _) = value.split_once('"')?;
-            Some((value.to_owned(), line.rsplit_once(' ')?.1.parse().ok()?))
-        });
-        series.collect()
+        exported_series(&self.role, family, label).await
     }
 
     async fn comparisons(&self) -> BTreeMap<String, f64> {
-        self.series("plimsoll_shadow_passes_total", "result").await
+        comparisons(&self.role).await
     }
 
     /// The desired replicas by object, according to kube-controller-manager.
@@ -138,9 +144,31 @@ impl Fixture {
     }
 }
 
+/// The values of a family that the role exports, by the value of a label.
+async fn exported_series(
+    role: &HorizontalHandle,
+    family: &str,
+    label: &str,
+) -> BTreeMap<String, f64> {
+    let text = http_get(&format!("http://{}/metrics", role.address())).await;
+    let text = String::from_utf8_lossy(&text.expect("metrics")).into_owned();
+    let series = text.lines().filter_map(|line| {
+        let labels = line.strip_prefix(family)?.strip_prefix('{')?;
+        let (_, value) = labels.split_once(&format!("{label}=\""))?;
+        let (value, _) = value.split_once('"')?;
+        Some((value.to_owned(), line.rsplit_once(' ')?.1.parse().ok()?))
+    });
+    series.collect()
+}
+
+/// The number of comparisons by result.
+async fn comparisons(role: &HorizontalHandle) -> BTreeMap<String, f64> {
+    exported_series(role, "plimsoll_shadow_passes_total", "result").await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn decisions_agree_with_the_hpa_controller_and_nothing_but_the_lease_is_written() {
-    let Some(fixture) = Fixture::new("horizontal").await else { return };
+    let Some(fixture) = Fixture::new("horizontal", "shadow").await else { return };
     fixture.load(200, 10.0);
     for (name, metrics) in WORKLOADS {
         fixture.create(name, metrics).await;

@@ -8,6 +8,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use plimsoll::telemetry::{
     Cardinality, ExportedMonitor, ExportedState, LabelSet, ObjectMetrics, Registry,
     ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow, WatermarkMetrics, objects::PAGE_SIZE,
+    upstream_series,
 };
 use plimsoll_core::{
     scaling::{MetricBounds, MetricDecision, MetricError, Restriction, ScaleDecision},
@@ -114,8 +115,7 @@ fn scrape_text(
     registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
         Arc::new(WatermarkFixtures(objects)),
         cardinality,
-        set,
-        &tags,
+        upstream_series(set, &tags),
     ));
     scrape(registry)
 }
@@ -350,8 +350,11 @@ fn objects_of_several_pages_stay_within_their_families() {
     let fixtures = WatermarkFixtures((0..count).map(named).collect());
     let mut registry = Registry::new();
     registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(count)), Cardinality::All));
-    let objects =
-        ReplicaObjectMetrics::watermark(Arc::new(fixtures), Cardinality::All, LabelSet::V12, &[]);
+    let objects = ReplicaObjectMetrics::watermark(
+        Arc::new(fixtures),
+        Cardinality::All,
+        upstream_series(LabelSet::V12, &[]),
+    );
     registry.add_replica_autoscalers(objects);
     let registry = Arc::new(registry);
     let chunks: Vec<_> = registry.scrape().collect();

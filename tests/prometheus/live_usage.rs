@@ -1,6 +1,7 @@
 //! Live usage from Prometheus equals the metrics API's, or is unknown.
 
 mod partial_responses;
+mod pod_windows;
 mod scraped_usage;
 mod series_labels;
 

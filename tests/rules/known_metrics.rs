@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll::telemetry::{Definition, MetricType};
 use plimsoll_core::{
+    hpa,
     recommender::RecommendationReason,
     scaling::Restriction,
     updater::SkipReason,
@@ -56,7 +57,10 @@ impl KnownMetrics {
         known.read_documented();
         let skipped = SkipReason::VARIANTS.iter().copied();
         let reasons = RecommendationReason::RESTRICTIONS.iter().map(|reason| reason.name());
-        let reasons = reasons.chain(skipped.clone()).chain(RESTRICTIONS.map(Restriction::as_str));
+        let reasons = reasons
+            .chain(skipped.clone())
+            .chain(RESTRICTIONS.map(Restriction::as_str))
+            .chain(hpa::RESTRICTIONS.map(Restriction::as_str));
         known.add("plimsoll_restricted_scaling", "reason", reasons);
         known.add("plimsoll_updater_skipped_pods", "reason", skipped);
         let capping =
@@ -280,15 +284,21 @@ pub fn labels_of(text: &str) -> BTreeSet<String> {
 
 /// Whether an alert may fire if only third-party controllers are scraped.
 pub fn holds_for_others(text: &str) -> bool {
-    let recorded = rules().into_iter().filter_map(|rule| Some((rule.record?, rule.expr)));
-    holds_by(&parse(text), &recorded.collect())
+    let mut recorded: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for rule in rules() {
+        if let Some(name) = rule.record {
+            recorded.entry(name).or_default().push(rule.expr);
+        }
+    }
+    holds_by(&parse(text), &recorded)
 }
 
-fn holds_by(expr: &Expr, recorded: &BTreeMap<String, String>) -> bool {
+/// Several rules may record the same name, such as one for each role.
+fn holds_by(expr: &Expr, recorded: &BTreeMap<String, Vec<String>>) -> bool {
     let is_theirs = |selector: &VectorSelector| {
         let name = selector.name.as_deref().unwrap_or_default();
         match recorded.get(name) {
-            Some(expr) => holds_by(&parse(expr), recorded),
+            Some(exprs) => exprs.iter().any(|expr| holds_by(&parse(expr), recorded)),
             None => !name.starts_with("plimsoll_"),
         }
     };

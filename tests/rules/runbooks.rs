@@ -99,7 +99,8 @@ fn queries_in_runbooks_use_only_exported_series() {
 /// Command lines are tested with those of all pages; this test checks flags in the text.
 #[test]
 fn flags_in_runbooks_exist() {
-    let roles = ["recommender", "admission-controller", "updater", "watermark"].map(flags::of_role);
+    let roles = ["recommender", "admission-controller", "updater", "watermark", "horizontal"]
+        .map(flags::of_role);
     let known: BTreeSet<String> = roles.into_iter().flatten().map(|flag| flag.name).collect();
     let mut named = 0;
     for name in alerts().keys() {

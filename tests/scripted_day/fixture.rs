@@ -103,7 +103,9 @@ impl Fixture {
         usage.at(start);
         let (advice_waits, held) = watch::channel(false);
         let client = with_clock_timestamps(bed.client(), clock.clone(), held);
-        let running = all_in_one::start(config, client, clock.clone()).await.expect("starts");
+        // The future is large.
+        let running = Box::pin(all_in_one::start(config, client, clock.clone()));
+        let running = running.await.expect("starts");
         let day = ScrapeRecord::new(start + SCRAPE, SCRAPE);
         Some(Self {
             bed,

@@ -34,6 +34,8 @@ pub enum RoleWrite {
     PodAnnotation,
     /// A watermark controller writes the status of its object, before or after a scale update.
     WpaStatus,
+    /// A horizontal controller writes the record of an adopted object, before or after a scale update.
+    HpaRecord,
     /// Updates the scale.
     Scale,
     /// A recommender writes the status of a VPA.
@@ -74,6 +76,7 @@ impl RoleWrite {
             ("PATCH", [.., "pods", _, "resize"]) => Self::Resize,
             ("PATCH", [.., "pods", _]) => Self::PodAnnotation,
             ("PATCH", [.., "watermarkpodautoscalers", _, "status"]) => Self::WpaStatus,
+            ("PATCH", [.., "horizontalpodautoscalers", _]) => Self::HpaRecord,
             ("PUT", [.., "scale"]) => Self::Scale,
             _ => return None,
         })

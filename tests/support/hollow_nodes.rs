@@ -56,6 +56,11 @@ impl NodeView {
         self.0.pods_with_prefix(namespace, "")
     }
 
+    /// The pods of a namespace whose names start with `prefix`.
+    pub fn pods_with_prefix(&self, namespace: &str, prefix: &str) -> Vec<Pod> {
+        self.0.pods_with_prefix(namespace, prefix)
+    }
+
     /// See [`HollowNodes::port`].
     pub fn port(&self, pod: &Pod, container: &str, variable: &str) -> Option<u16> {
         self.0.port(pod, container, variable)

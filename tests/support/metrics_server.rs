@@ -25,8 +25,8 @@ use super::testbed::{Testbed, on_runtime, spawn};
 use super::wait;
 use prerendered::PrerenderedUsage;
 pub use prerendered::Sample;
+pub use state::{ApiRead, ApiResponse, Fault, MetricsApi, UsageCurve, UsageValue};
 use state::{ConfiguredUsage, Scope, State};
-pub use state::{Fault, MetricsApi, UsageCurve, UsageValue};
 
 /// The settings of a testbed's metrics API server.
 #[derive(Debug)]
@@ -141,6 +141,15 @@ impl MetricsServer {
             scope.rendered = Some(rendered);
             scope.turn();
         });
+    }
+
+    /// Lets this function respond to reads first: it returns `None` for those that the server is to answer, such as
+    /// discovery.
+    pub fn respond_with(
+        &self,
+        responder: impl Fn(ApiRead<'_>) -> Option<ApiResponse> + Send + Sync + 'static,
+    ) {
+        self.known().responder = Some(Arc::new(responder));
     }
 
     /// How often a reader whose user agent starts with `agent` has read the current usage.

@@ -82,6 +82,11 @@ impl PlimsollProcesses {
         number
     }
 
+    /// Starts the horizontal controller under this name with additional flags, and returns its metrics port.
+    pub fn horizontal(&self, name: &str, flags: &[&str]) -> u16 {
+        self.start_role("horizontal", name, flags)
+    }
+
     /// Starts several roles in one process under this name with additional flags, and returns its metrics port.
     pub fn all_in_one(&self, name: &str, roles: &str, flags: &[&str]) -> u16 {
         let roles = format!("--roles={roles}");

@@ -6,6 +6,7 @@ mod connection_limits;
 mod differential;
 pub mod endless_requests;
 mod fixture;
+mod horizontal;
 mod pod_shapes;
 mod quotas;
 mod rbac;

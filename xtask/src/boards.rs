@@ -3,7 +3,8 @@
 //! ```text
 //!   overview ─┐
 //!   vertical ─┤
-//!   watermark ┼─▶ dashboard: rows of panels ─▶ panel: queries ─▶ grafana/*.json ─▶ cargo xtask pictures
+//!   watermark ┤
+//!   horizontal┼─▶ dashboard: rows of panels ─▶ panel: queries ─▶ grafana/*.json ─▶ cargo xtask pictures
 //!   controller┤
 //!   history ──┘
 //! ```
@@ -11,6 +12,7 @@
 mod controller;
 mod dashboard;
 mod history;
+mod horizontal;
 pub mod late_families;
 mod overview;
 mod panel;
@@ -33,6 +35,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         overview::board(),
         vpa::board(),
         watermark::board(),
+        horizontal::board(),
         controller::board(),
         history::board(),
     ];

@@ -17,8 +17,17 @@ use xtask::{boards, cache, console, hpa, test_programs};
 use crate::suite::Options;
 
 /// Benchmarks that print results; the soak and the replay are cargo benchmarks too, but have their own commands.
-const BENCHES: [&str; 8] =
-    ["admission", "answers", "history", "model", "scale", "together", "updater", "watermark"];
+const BENCHES: [&str; 9] = [
+    "admission",
+    "answers",
+    "history",
+    "horizontal",
+    "model",
+    "scale",
+    "together",
+    "updater",
+    "watermark",
+];
 
 /// Setup, tests and benchmarks of Plimsoll.
 #[derive(Parser)]

@@ -14,7 +14,7 @@ use serde_json::{Value, json, value::RawValue};
 pub use self::{
     list_limits::MAX_REQUIREMENTS,
     message_limits::{MAX_MESSAGE_BYTES, MAX_MESSAGES, truncated},
-    warnings::OtherAutoscaler,
+    warnings::{OtherAutoscaler, UtilizationMetric},
 };
 use self::{
     message_limits::{Errors, Warnings},

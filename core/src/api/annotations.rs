@@ -49,13 +49,27 @@ impl AnnotationKey {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, InvalidAnnotation> {
         let Some(value) = annotations.get(self.name) else { return Ok(None) };
-        let invalid = || InvalidAnnotation {
+        let parsed = if value.len() > MAX_VALUE_BYTES { None } else { parse(value.trim()) };
+        parsed.map(Some).ok_or_else(|| self.invalid(value))
+    }
+
+    /// The error for an invalid value.
+    pub fn invalid(&self, value: &str) -> InvalidAnnotation {
+        InvalidAnnotation {
             key: self.name,
             value: truncate(value, MAX_QUOTED_BYTES).into_owned(),
             wanted: self.expected,
-        };
-        let parsed = if value.len() > MAX_VALUE_BYTES { None } else { parse(value.trim()) };
-        parsed.map(Some).ok_or_else(invalid)
+        }
+    }
+
+    /// The part of a key that `<metric>` stands for in the name; `None` if it is another annotation.
+    pub fn metric_of<'a>(&self, key: &'a str) -> Option<&'a str> {
+        key.strip_prefix(self.name.strip_suffix("<metric>")?)
+    }
+
+    /// The key of a metric, whose name `<metric>` stands for.
+    pub fn key_of(&self, metric: &str) -> String {
+        self.name.replace("<metric>", metric)
     }
 }
 
@@ -173,7 +187,7 @@ pub const VPA_KEYS: [AnnotationKey; 10] = [
 ];
 
 const WATERMARK: &[&str] = &["watermark"];
-const DURATION_UP_TO_AN_HOUR: &str = "a duration from 0s to 1h";
+pub(super) const DURATION_UP_TO_AN_HOUR: &str = "a duration from 0s to 1h";
 
 /// A PromQL query that replaces an external metric. The key ends in the name of the metric.
 pub const QUERY: AnnotationKey = AnnotationKey {

@@ -4,6 +4,7 @@ pub mod annotations;
 pub mod checkpoint;
 pub mod condition_message;
 pub mod crdgen;
+pub mod hpa_annotations;
 mod passthrough;
 pub mod resource_list;
 pub mod role_health;

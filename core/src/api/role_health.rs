@@ -12,8 +12,10 @@ pub const ANNOTATION: &str = "plimsoll.dev/state";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RoleHealth {
-    /// The component: `recommender`, `updater`, `admission-controller` or `watermark`.
+    /// The component: `recommender`, `updater`, `admission-controller`, `watermark` or `horizontal`.
     pub role: String,
+    /// What the component does with objects, for components that have modes.
+    pub mode: Option<String>,
     /// The version of the program.
     pub version: String,
     /// When the last pass or reconcile ended.

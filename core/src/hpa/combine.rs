@@ -18,8 +18,8 @@ pub struct Combined {
     pub condition: Condition,
 }
 
-/// Combines proposals.
-pub fn combine(evaluations: &[Evaluation], current: i32) -> Combined {
+/// Combines proposals. `partial_holds` is whether a failed metric blocks scaling up, too.
+pub fn combine(evaluations: &[Evaluation], current: i32, partial_holds: bool) -> Combined {
     let mut best = 0;
     let mut winner = None;
     for (index, evaluation) in evaluations.iter().enumerate() {
@@ -38,7 +38,7 @@ pub fn combine(evaluations: &[Evaluation], current: i32) -> Combined {
             first.in_pass
         )
     });
-    if invalid >= total || (invalid > 0 && best < current) {
+    if invalid >= total || (invalid > 0 && (partial_holds || best < current)) {
         let condition = failed().next().map_or_else(Condition::default, |first| {
             let message =
                 format!("the HPA was unable to compute the replica count: {}", first.error);

@@ -9,6 +9,8 @@ use super::{
     conditions::{ABLE_TO_SCALE, SCALING_ACTIVE},
     decision::Decision,
     hpa_state::Windows,
+    observed::ScaleValues,
+    reported_replicas::ReportedReplicas,
 };
 use crate::types::Time;
 
@@ -57,6 +59,7 @@ pub struct Shadow {
     started: Option<Time>,
     /// The replicas at the last decision, and when the target was last scaled.
     last_scale: Option<(i32, Option<Time>)>,
+    reported: ReportedReplicas,
 }
 
 /// What a comparison depends on.
@@ -80,6 +83,17 @@ impl Shadow {
         let (from, before) = self.last_scale.replace((replicas, scaled_at))?;
         let is_scaled = before != scaled_at && from != replicas;
         is_scaled.then_some(from).zip(scaled_at)
+    }
+
+    /// The number of pods that the averages in the status are of.
+    pub fn reported_replicas(
+        &mut self,
+        scale: &ScaleValues,
+        status: &HorizontalPodAutoscalerStatus,
+        period: Duration,
+        now: Time,
+    ) -> i32 {
+        self.reported.observe(scale, status, period, now)
     }
 
     /// Compares a decision, and those before it that are still pending, with the status that the other controller wrote.
@@ -143,6 +157,7 @@ fn agrees(desired: Option<i32>, status: &HorizontalPodAutoscalerStatus) -> bool 
 
 /// Whether the other controller has reported the values that the decision is based on.
 fn has_same_values(decision: &Decision, status: &HorizontalPodAutoscalerStatus) -> bool {
-    let ours = decision.evaluations.iter().map(|evaluation| &evaluation.status);
+    let in_spec = decision.evaluations.iter().filter(|evaluation| evaluation.is_in_spec);
+    let ours = in_spec.map(|evaluation| &evaluation.status);
     ours.eq(status.current_metrics.iter().flatten())
 }

@@ -10,6 +10,7 @@ use super::{
     evaluation::Evaluation,
     hpa_state::HpaState,
     labels::{Action, Failure},
+    pause::PausedDirection,
     spec::Behavior,
     stabilization::Stabilization,
 };
@@ -111,6 +112,9 @@ pub struct Decision {
     pub(super) conditions: Conditions,
     #[serde(skip)]
     pub(super) behavior: Option<Behavior>,
+    /// Whether an annotation allows zero replicas.
+    #[serde(skip)]
+    pub(super) may_be_zero: bool,
     /// The condition `ScaledToZero` after the scale update; `None` removes it.
     #[serde(skip)]
     pub(super) scaled_to_zero: Option<bool>,
@@ -131,9 +135,32 @@ impl Decision {
         self.events.push(Event { kind, reason, message, stage });
     }
 
-    pub(super) fn restrict(&mut self, restriction: Restriction) {
+    /// Adds a restriction.
+    pub fn restrict(&mut self, restriction: Restriction) {
         if !self.restrictions.contains(&restriction) {
             self.restrictions.push(restriction);
+        }
+    }
+
+    /// Holds the decided replicas in a direction, except to keep them within the bounds of the spec.
+    pub fn hold(&mut self, direction: PausedDirection, restriction: Restriction) {
+        let (Some(current), Some(desired)) = (self.current, self.desired) else { return };
+        if self.zone != Zone::Metrics {
+            return;
+        }
+        let held = direction.hold(current, desired);
+        if held != desired {
+            self.restrict(restriction);
+            self.set_desired(current, held);
+        }
+    }
+
+    /// Changes the decided replicas.
+    pub(super) fn set_desired(&mut self, current: i32, desired: i32) {
+        self.desired = Some(desired);
+        self.write = (desired != current).then_some(desired);
+        if self.write.is_none() {
+            self.fill_status(Some(desired), false);
         }
     }
 
@@ -145,8 +172,8 @@ impl Decision {
 
     /// Fills the status. If nothing was decided, `desiredReplicas` does not change.
     pub(super) fn fill_status(&mut self, desired: Option<i32>, is_scaled: bool) {
-        let metrics =
-            self.evaluations.iter().map(|evaluation| evaluation.status.clone()).collect::<Vec<_>>();
+        let in_spec = self.evaluations.iter().filter(|evaluation| evaluation.is_in_spec);
+        let metrics = in_spec.map(|evaluation| evaluation.status.clone()).collect::<Vec<_>>();
         self.status.observed_generation = None;
         self.status.current_replicas = self.current;
         self.status.desired_replicas = desired.unwrap_or(self.status.desired_replicas);
@@ -155,6 +182,11 @@ impl Decision {
             self.status.last_scale_time = Some(ApiTime(self.at.into()));
         }
         self.show_conditions();
+    }
+
+    /// The behavior that the decision followed.
+    pub const fn behavior(&self) -> Option<&Behavior> {
+        self.behavior.as_ref()
     }
 
     /// Completes the decision with the outcome of the update of `/scale`.
@@ -193,6 +225,7 @@ impl Decision {
                 self.set_condition(Condition::new(SCALED_TO_ZERO, is_zero, reason, message));
             }
         }
+        self.memory.scaled_to_zero = desired == 0 && self.may_be_zero;
         self.action = Action::between(current, desired);
         self.fill_status(Some(desired), true);
     }

@@ -1,8 +1,8 @@
 //! The defaults that the API server sets in a HorizontalPodAutoscaler.
 
 use k8s_openapi::api::autoscaling::v2::{
-    HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerSpec, MetricSpec, MetricTarget,
-    ResourceMetricSource,
+    HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscalerBehavior,
+    HorizontalPodAutoscalerSpec, MetricSpec, MetricTarget, ResourceMetricSource,
 };
 
 /// Target CPU utilization in percent if no metric is set.
@@ -22,11 +22,16 @@ pub fn complete(spec: &mut HorizontalPodAutoscalerSpec) {
         spec.metrics = Some(vec![metric]);
     }
     if let Some(behavior) = &mut spec.behavior {
-        let up = behavior.scale_up.get_or_insert_default();
-        up.stabilization_window_seconds.get_or_insert(0);
-        complete_rules(up, &[("Pods", 4, 15), ("Percent", 100, 15)]);
-        complete_rules(behavior.scale_down.get_or_insert_default(), &[("Percent", 100, 15)]);
+        complete_behavior(behavior);
     }
+}
+
+/// Sets the defaults of a behavior that is set.
+pub fn complete_behavior(behavior: &mut HorizontalPodAutoscalerBehavior) {
+    let up = behavior.scale_up.get_or_insert_default();
+    up.stabilization_window_seconds.get_or_insert(0);
+    complete_rules(up, &[("Pods", 4, 15), ("Percent", 100, 15)]);
+    complete_rules(behavior.scale_down.get_or_insert_default(), &[("Percent", 100, 15)]);
 }
 
 fn complete_rules(rules: &mut HPAScalingRules, policies: &[(&str, i32, i32)]) {
@@ -44,7 +49,6 @@ fn complete_rules(rules: &mut HPAScalingRules, policies: &[(&str, i32, i32)]) {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerBehavior;
     use serde_json::{Value, json};
 
     use super::*;

@@ -13,6 +13,8 @@ pub enum Api {
     Custom,
     /// `external.metrics.k8s.io`.
     External,
+    /// The HTTP API of Prometheus.
+    Prometheus,
 }
 
 impl fmt::Display for Api {
@@ -21,6 +23,7 @@ impl fmt::Display for Api {
             Self::Resource => "resource metrics API",
             Self::Custom => "custom metrics API",
             Self::External => "external metrics API",
+            Self::Prometheus => "Prometheus",
         })
     }
 }
@@ -41,6 +44,8 @@ pub enum Cause {
     NoKnownPods,
     /// A container or pod has no request.
     MissingRequest,
+    /// A container has no limit.
+    MissingLimit,
     /// The container that is measured does not exist.
     ContainerNotFound,
     /// The selector of the metric is invalid.
@@ -86,7 +91,14 @@ impl MetricError {
 
     /// The request to an API failed.
     pub fn fetch(api: Api, cause: &str) -> Self {
-        Self::new(Cause::FetchFailed, format!("unable to fetch metrics from {api}: {cause}"))
+        let message = match api {
+            // The causes of the other APIs are as upstream's clients report them.
+            Api::Prometheus => cause.to_owned(),
+            Api::Resource | Api::Custom | Api::External => {
+                format!("unable to fetch metrics from {api}: {cause}")
+            }
+        };
+        Self::new(Cause::FetchFailed, message)
     }
 
     /// An API returned an empty list.
@@ -128,6 +140,12 @@ impl MetricError {
         let message =
             format!("missing request for {resource} in container {container} of Pod {pod}");
         Self::new(Cause::MissingRequest, message)
+    }
+
+    /// A container has no limit, which utilization is relative to.
+    pub fn missing_limit(resource: &str, container: &str, pod: &str) -> Self {
+        let message = format!("missing limit for {resource} in container {container} of Pod {pod}");
+        Self::new(Cause::MissingLimit, message)
     }
 
     /// A pod has pod-level requests, but none for this resource, and neither do its containers.

@@ -4,8 +4,10 @@ use k8s_openapi::api::autoscaling::v2::MetricStatus;
 use serde::Serialize;
 
 use super::{
-    error::{Cause, MetricError},
+    error::{Api, Cause, MetricError},
+    fixes::Fix,
     labels::{Action, Computed, Failure},
+    options::UtilizationOf,
     proposal::{Calculator, Origin, Proposal},
     requests::RequestRules,
     samples::{self, Fetched, MetricRequest},
@@ -25,6 +27,8 @@ pub struct Context<'a> {
     pub calculator: Calculator<'a>,
     /// Feature gate `PodLevelResources`.
     pub pod_level_resources: bool,
+    /// What utilization is relative to.
+    pub utilization_of: UtilizationOf,
 }
 
 /// The evaluation of one metric.
@@ -38,6 +42,9 @@ pub struct Evaluation {
     pub status: MetricStatus,
     /// The labels of the counter of evaluations.
     pub computed: Computed,
+    /// Whether the metric is in the spec, and so in the status. Others are added by annotations.
+    #[serde(skip)]
+    pub is_in_spec: bool,
 }
 
 /// Why a metric has no proposal.
@@ -90,6 +97,7 @@ pub fn request(metric: &Metric, selector: &Selector, namespace: &str) -> Option<
             metric: metric.name.clone(),
             metric_selector: of_metric(metric)?,
         },
+        Source::Prometheus { query, .. } => MetricRequest::Prometheus { query: query.clone() },
         Source::Unknown => return None,
     })
 }
@@ -106,22 +114,24 @@ pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_
         Action::between(context.previous_replicas, proposal.replicas)
     });
     Evaluation {
-        name: name(metric),
+        name: name(metric, context.utilization_of),
         status: status::of_metric(metric, outcome.as_ref().ok()),
         computed: Computed { metric_type: metric.type_name.clone(), action, error: failure },
+        is_in_spec: !matches!(metric.source, Source::Prometheus { .. }),
         outcome,
     }
 }
 
 /// The name of a metric in messages.
-fn name(metric: &Metric) -> String {
+fn name(metric: &Metric, utilization_of: UtilizationOf) -> String {
     let is_utilization = matches!(target_of(metric), Ok(TargetType::Utilization(_)));
+    let of = if utilization_of == UtilizationOf::Limit { "limit" } else { "request" };
     match &metric.source {
         Source::Resource { resource, .. } if is_utilization => {
-            format!("{resource} resource utilization (percentage of request)")
+            format!("{resource} resource utilization (percentage of {of})")
         }
         Source::ContainerResource { resource, .. } if is_utilization => {
-            format!("{resource} container resource utilization (percentage of request)")
+            format!("{resource} container resource utilization (percentage of {of})")
         }
         Source::Resource { resource, .. } | Source::ContainerResource { resource, .. } => {
             format!("{resource} resource")
@@ -133,6 +143,7 @@ fn name(metric: &Metric) -> String {
         Source::Object { metric, .. } | Source::External { metric, .. } => {
             format!("external metric {}({})", metric.name, as_in_messages(metric.selector.as_ref()))
         }
+        Source::Prometheus { metric, .. } => format!("Prometheus metric {}", metric.name),
         Source::Unknown => metric.type_name.clone(),
     }
 }
@@ -154,7 +165,7 @@ pub(super) fn target_of(metric: &Metric) -> Result<TargetType, MetricError> {
             _ => None,
         }
         .ok_or_else(|| no_target("object")),
-        Source::External { target, .. } => average(target)
+        Source::External { target, .. } | Source::Prometheus { target, .. } => average(target)
             .or(target.value.map(TargetType::Value))
             .ok_or_else(|| no_target("external")),
         Source::Unknown => Err(unknown_type(metric)),
@@ -200,7 +211,19 @@ fn propose(
                 )
             };
             let is_average = matches!(target_of(metric), Ok(TargetType::Average(_)));
-            let value = samples::of_external(fetched, is_average, context.calculator.fixes);
+            let fixes = context.calculator.fixes;
+            let value = samples::of_external(fetched, Api::External, is_average, fixes);
+            let value = value.map_err(|error| error.within(wrap));
+            ("FailedGetExternalMetric", of_value(metric, id, value, Origin::External, context))
+        }
+        // Tools know the reasons of upstream alone.
+        Source::Prometheus { metric: id, target, .. } => {
+            let wrap =
+                |cause: &str| format!("unable to get Prometheus metric {}: {cause}", id.name);
+            // Upstream's rule for negative values is for the metrics that it has.
+            let fixes = context.calculator.fixes.with(Fix::NegativeIsUnknown);
+            let is_average = target.average_value.is_some();
+            let value = samples::of_external(fetched, Api::Prometheus, is_average, fixes);
             let value = value.map_err(|error| error.within(wrap));
             ("FailedGetExternalMetric", of_value(metric, id, value, Origin::External, context))
         }
@@ -230,7 +253,8 @@ fn of_resource(
     let proposal = match goal {
         TargetType::Utilization(target) => {
             let pod_level_resources = context.pod_level_resources;
-            let rules = RequestRules { resource, container, pod_level_resources, fixes };
+            let of = context.utilization_of;
+            let rules = RequestRules { resource, container, pod_level_resources, of, fixes };
             context.calculator.utilization(samples, target, rules)
         }
         TargetType::Average(target) | TargetType::Value(target) => {
@@ -323,6 +347,9 @@ fn in_pass(metric: &Metric, error: &MetricError) -> String {
                 None => format!("external metric {name}"),
             };
             format!("failed to get {name} external metric value: failed to get {what}: {error}")
+        }
+        Source::Prometheus { metric, .. } => {
+            format!("failed to get {} Prometheus metric value: {error}", metric.name)
         }
         Source::Unknown => error.message.clone(),
     }

@@ -47,6 +47,11 @@ pub struct HpaState {
     /// Changes that removed replicas.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scale_down_events: Vec<ScaleEvent>,
+    /// Since when in each pass some metric was not available. Only tracked if the object has a fallback.
+    pub failing_since: Option<Time>,
+    /// Whether the target has zero replicas because an annotation allowed it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub scaled_to_zero: bool,
 }
 
 impl HpaState {
@@ -110,6 +115,15 @@ impl HpaState {
         }
     }
 
+    /// Adds an applied change like [`Self::scaled`], unless it is known already.
+    pub fn scaled_once(&mut self, from: i32, to: i32, behavior: &Behavior, at: Time) {
+        let events = if to > from { &self.scale_up_events } else { &self.scale_down_events };
+        let change = to.wrapping_sub(from).wrapping_abs();
+        if !events.iter().any(|event| event.at == at && event.change == change) {
+            self.scaled(from, to, behavior, at);
+        }
+    }
+
     /// Removes what no later decision can depend on, before persisting: recommendations that a later one supersedes in
     /// both directions, and events beyond the policy periods.
     #[must_use]
@@ -144,6 +158,8 @@ impl HpaState {
             recommendations,
             scale_up_events: recent(&self.scale_up_events),
             scale_down_events: recent(&self.scale_down_events),
+            failing_since: self.failing_since,
+            scaled_to_zero: self.scaled_to_zero,
         }
     }
 }

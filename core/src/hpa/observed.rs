@@ -4,13 +4,14 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 
 use super::{
     conditions::SCALED_TO_ZERO,
-    config::Config,
+    config::{Config, Tolerance},
     decision::Zone,
     fixes::{Fix, Fixes},
     hpa_state::HpaState,
+    options::HpaOptions,
     pod::Pod,
     selector::Selector,
-    spec::Spec,
+    spec::{Metric, Source, Spec},
 };
 use crate::{scaling::Restriction, types::Time};
 
@@ -39,8 +40,19 @@ pub struct Observed<'a> {
     pub config: &'a Config,
     /// Which fixes are on.
     pub fixes: Fixes,
+    /// What the object was told by annotation; [`NO_OPTIONS`](super::NO_OPTIONS) changes nothing.
+    pub options: &'a HpaOptions,
     /// The current time.
     pub now: Time,
+}
+
+/// The bounds that apply to replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// The minimum.
+    pub(super) min: i32,
+    /// The maximum up to which metrics may add replicas.
+    pub(super) max: i32,
 }
 
 /// The fields of a scale.
@@ -75,10 +87,45 @@ pub(super) struct Unselected {
 }
 
 impl Observed<'_> {
+    /// The metrics of the spec, and those that annotations add.
+    pub fn metrics(&self) -> impl Iterator<Item = &Metric> {
+        self.spec.metrics.iter().chain(&self.options.metrics)
+    }
+
+    /// The tolerance within which replicas are not changed.
+    pub fn tolerance(&self) -> Tolerance {
+        let without = self.config.tolerances(self.spec.behavior.as_ref());
+        let replicas = self.scale.map_or(0, |scale| scale.replicas);
+        self.options.tolerance(without, replicas)
+    }
+
+    /// The bounds, including those of the schedule. They are never outside of those of the spec.
+    pub(super) fn bounds(&self) -> Bounds {
+        let (min, max) = (self.spec.min_replicas, self.spec.max_replicas);
+        let Some(scheduled) = self.options.schedule.bounds_at(self.now) else {
+            return Bounds { min, max };
+        };
+        let min = min.max(scheduled.min.min(max));
+        Bounds { min, max: scheduled.max.map_or(max, |scheduled| scheduled.min(max).max(min)) }
+    }
+
+    /// Whether the target may have zero replicas now: the object was told so, and has a metric that exists without pods.
+    /// The schedule has a minimum above zero.
+    pub(super) fn may_be_zero(&self) -> bool {
+        self.can_leave_zero() && self.options.schedule.bounds_at(self.now).is_none()
+    }
+
+    fn can_leave_zero(&self) -> bool {
+        self.options.scale_to_zero && self.metrics().any(is_podless)
+    }
+
     /// The rule that the pass follows.
     pub(super) fn zone(&self, scale: &ScaleValues) -> Zone {
-        let (min, max) = (self.spec.min_replicas, self.spec.max_replicas);
+        let (min, max) = (self.bounds().min, self.spec.max_replicas);
         if scale.replicas == 0 {
+            if self.can_leave_zero() && self.memory.scaled_to_zero {
+                return if self.may_be_zero() { Zone::Metrics } else { Zone::BelowMin };
+            }
             let can_scale_up = min != 0 || self.spec.has_object_or_external_metric();
             return if self.was_scaled_to_zero() && can_scale_up {
                 Zone::Metrics
@@ -151,6 +198,14 @@ impl Observed<'_> {
             restriction: Restriction::AmbiguousSelector,
         })
     }
+}
+
+/// Whether a metric exists without pods.
+pub(super) fn is_podless(metric: &Metric) -> bool {
+    matches!(
+        metric.source,
+        Source::Object { .. } | Source::External { .. } | Source::Prometheus { .. }
+    )
 }
 
 /// How to continue after a conflict while updating `/scale`.

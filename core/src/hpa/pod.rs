@@ -13,7 +13,7 @@ use crate::types::{Quantity, Time};
 pub type Resources = BTreeMap<String, Quantity>;
 
 /// A pod that the scale's selector may match.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pod {
     /// The pod name.
     pub name: String,
@@ -35,12 +35,14 @@ pub struct Pod {
     pub init_containers: Vec<Container>,
     /// The pod-level requests.
     pub requests: Resources,
+    /// The pod-level limits.
+    pub limits: Resources,
     /// The overhead of the RuntimeClass.
     pub overhead: Resources,
 }
 
 /// The condition `Ready` of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadyCondition {
     /// The status of the condition.
     pub status: ReadyStatus,
@@ -49,7 +51,7 @@ pub struct ReadyCondition {
 }
 
 /// The status of the condition `Ready`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyStatus {
     /// Ready.
     True,
@@ -60,7 +62,7 @@ pub enum ReadyStatus {
 }
 
 /// A container of a pod.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
     /// The container name.
     pub name: String,
@@ -68,6 +70,8 @@ pub struct Container {
     pub requests: Resources,
     /// The actuated requests, if the kubelet reports them. They differ from the spec while a resize is pending.
     pub actuated: Option<Resources>,
+    /// The limits in the spec.
+    pub limits: Resources,
     /// Whether this is a restartable init container (sidecar).
     pub is_restartable: bool,
 }
@@ -117,6 +121,7 @@ impl Pod {
                 .map(container)
                 .collect(),
             requests: resources(spec.and_then(|spec| spec.resources.as_ref()?.requests.as_ref())),
+            limits: resources(spec.and_then(|spec| spec.resources.as_ref()?.limits.as_ref())),
             overhead: resources(spec.and_then(|spec| spec.overhead.as_ref())),
         }
     }
@@ -132,12 +137,12 @@ impl Container {
     fn read(container: &api::Container, statuses: &[api::ContainerStatus]) -> Self {
         let status = statuses.iter().find(|status| status.name == container.name);
         let actuated = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+        let of_spec = container.resources.as_ref();
         Self {
             name: container.name.clone(),
-            requests: resources(
-                container.resources.as_ref().and_then(|resources| resources.requests.as_ref()),
-            ),
+            requests: resources(of_spec.and_then(|resources| resources.requests.as_ref())),
             actuated: actuated.map(|requests| resources(Some(requests))),
+            limits: resources(of_spec.and_then(|resources| resources.limits.as_ref())),
             is_restartable: container.restart_policy.as_deref() == Some("Always"),
         }
     }

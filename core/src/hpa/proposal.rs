@@ -60,6 +60,8 @@ pub struct Calculator<'a> {
     pub pods: &'a [&'a Pod],
     /// The tolerance within which replicas are not changed.
     pub tolerance: Tolerance,
+    /// Percentage of the pods up to which those without a sample count like the average.
+    pub missing_pods_percent: u8,
     /// The rules that decide whether a pod is ready.
     pub readiness: ReadinessRules,
     /// Which fixes are on.
@@ -198,16 +200,18 @@ impl Calculator<'_> {
             groups: None,
         };
         let unready_count = !groups.unready.is_empty() && ratio > 1.0;
-        if !unready_count && groups.missing.is_empty() {
+        let tolerated = self.tolerated_missing(&groups);
+        if !unready_count && groups.missing.len() == tolerated {
             if self.tolerance.contains(ratio) {
                 proposal.kept = Some(UnchangedReason::WithinTolerance);
             } else {
-                proposal.replicas = to_replicas((ratio * groups.ready as f64).ceil(), self.fixes);
+                let pods = groups.ready + tolerated;
+                proposal.replicas = to_replicas((ratio * pods as f64).ceil(), self.fixes);
             }
             proposal.groups = Some(groups);
             return Ok(proposal);
         }
-        for pod in &groups.missing {
+        for pod in groups.missing.iter().skip(tolerated) {
             let value = match ratio {
                 below if below < 1.0 => measure.fallback(pod),
                 above if above > 1.0 => 0,
@@ -222,7 +226,8 @@ impl Calculator<'_> {
         }
         let (padded, ..) = measure.ratio(&samples)?;
         proposal.padded_ratio = Some(padded);
-        let replicas = to_replicas((padded * samples.len() as f64).ceil(), self.fixes);
+        let pods = samples.len() + tolerated;
+        let replicas = to_replicas((padded * pods as f64).ceil(), self.fixes);
         proposal.kept = if self.tolerance.contains(padded) {
             Some(UnchangedReason::PaddedWithinTolerance)
         } else if (ratio < 1.0 && padded > 1.0) || (ratio > 1.0 && padded < 1.0) {
@@ -237,6 +242,14 @@ impl Calculator<'_> {
         }
         proposal.groups = Some(groups);
         Ok(proposal)
+    }
+
+    /// How many pods without a sample count like the average of the others: all or none.
+    fn tolerated_missing(&self, groups: &PodGroups) -> usize {
+        let missing = groups.missing.len();
+        let pods = groups.ready + groups.unready.len() + missing;
+        let allowed = pods * usize::from(self.missing_pods_percent);
+        if missing * 100 <= allowed { missing } else { 0 }
     }
 
     /// The proposal for a value with a target in milli-units: ready pods times the ratio.

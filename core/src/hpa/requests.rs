@@ -1,18 +1,19 @@
-//! The requests of pods, in milli-units, which utilization is relative to.
+//! The requests or limits of pods, in milli-units, which utilization is relative to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     error::MetricError,
     fixes::{Fix, Fixes},
+    options::UtilizationOf,
     pod::{Container, Pod},
 };
 use crate::types::Quantity;
 
-/// Requests by pod name.
+/// Requests or limits by pod name.
 pub type Requests = BTreeMap<String, i64>;
 
-/// Selects the request of a pod.
+/// Selects the request or limit of a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestRules<'a> {
     /// The resource name.
@@ -21,6 +22,8 @@ pub struct RequestRules<'a> {
     pub container: Option<&'a str>,
     /// Feature gate `PodLevelResources`.
     pub pod_level_resources: bool,
+    /// Which of the two utilization is relative to.
+    pub of: UtilizationOf,
     /// Which fixes are on.
     pub fixes: Fixes,
 }
@@ -57,10 +60,16 @@ impl PodRequests {
             let container = containers.find(|container| container.name == name);
             let container = container.ok_or_else(|| MetricError::no_container(name, &pod.name))?;
             let request = rules.request(container);
-            let missing = || MetricError::missing_request(rules.resource, name, &pod.name);
+            let missing = || rules.missing(name, &pod.name);
             return Ok(Some(request.ok_or_else(missing)?.milli_value()));
         }
-        if rules.pod_level_resources && pod.requests.keys().any(|name| is_pod_level(name)) {
+        if rules.of == UtilizationOf::Limit {
+            let pod_level = pod.limits.get(rules.resource);
+            let pod_level = pod_level.filter(|_| rules.pod_level_resources);
+            if let Some(limit) = pod_level.filter(|_| is_pod_level(rules.resource)) {
+                return Ok(Some(limit.milli_value()));
+            }
+        } else if rules.pod_level_resources && pod.requests.keys().any(|name| is_pod_level(name)) {
             let request = effective(pod, rules);
             let missing = || MetricError::missing_pod_request(rules.resource, &pod.name);
             return Ok(Some(request.ok_or_else(missing)?.milli_value()));
@@ -75,7 +84,7 @@ impl PodRequests {
         }
         if let Some(first) = without.first() {
             if requests.is_empty() || !rules.fixes.has(Fix::ContainersWithoutRequestAreLeftOut) {
-                return Err(MetricError::missing_request(rules.resource, first, &pod.name));
+                return Err(rules.missing(first, &pod.name));
             }
             let names = without.into_iter().map(str::to_owned).collect();
             self.left_out.insert(pod.name.clone(), names);
@@ -86,10 +95,20 @@ impl PodRequests {
 
 impl RequestRules<'_> {
     fn request(&self, container: &Container) -> Option<Quantity> {
+        if self.of == UtilizationOf::Limit {
+            return container.limits.get(self.resource).copied();
+        }
         let actuated = container.actuated.as_ref();
         let actuated = actuated.filter(|_| self.fixes.has(Fix::ActuatedRequestsCount));
         let known = actuated.and_then(|requests| requests.get(self.resource));
         known.or_else(|| container.requests.get(self.resource)).copied()
+    }
+
+    fn missing(&self, container: &str, pod: &str) -> MetricError {
+        if self.of == UtilizationOf::Limit {
+            return MetricError::missing_limit(self.resource, container, pod);
+        }
+        MetricError::missing_request(self.resource, container, pod)
     }
 }
 

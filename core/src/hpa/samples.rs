@@ -55,6 +55,11 @@ pub enum MetricRequest {
         /// Selects the series of the metric.
         metric_selector: Selector,
     },
+    /// The result of a PromQL query.
+    Prometheus {
+        /// The query.
+        query: String,
+    },
 }
 
 /// The response of an API.
@@ -66,7 +71,7 @@ pub enum Answer {
     Pods(Vec<PodValue>),
     /// Response to [`MetricRequest::Object`].
     Object(Quantity),
-    /// Response to [`MetricRequest::External`]: the value of each series.
+    /// Response to [`MetricRequest::External`] and [`MetricRequest::Prometheus`]: the value of each series.
     External(Vec<Quantity>),
 }
 
@@ -179,14 +184,19 @@ pub fn of_object(fetched: &Fetched, fixes: Fixes) -> Result<i64, MetricError> {
     Ok(value)
 }
 
-/// The sum of the series of an external metric. It saturates if it overflows, and for an average also if it becomes
-/// negative.
-pub fn of_external(fetched: &Fetched, is_average: bool, fixes: Fixes) -> Result<i64, MetricError> {
-    let Answer::External(values) = response_of(fetched, Api::External)? else {
-        return Err(MetricError::foreign_answer(Api::External));
+/// The sum of the series of an external metric, or of the result of a query. It saturates if it overflows, and for an
+/// average also if it becomes negative.
+pub fn of_external(
+    fetched: &Fetched,
+    api: Api,
+    is_average: bool,
+    fixes: Fixes,
+) -> Result<i64, MetricError> {
+    let Answer::External(values) = response_of(fetched, api)? else {
+        return Err(MetricError::foreign_answer(api));
     };
     if values.is_empty() {
-        return Err(MetricError::empty(Api::External));
+        return Err(MetricError::empty(api));
     }
     let mut sum = 0_i64;
     for value in values {

@@ -12,7 +12,7 @@ use crate::scaling::{
 };
 
 /// The restrictions that a HorizontalPodAutoscaler can have.
-pub const RESTRICTIONS: [Restriction; 14] = [
+pub const RESTRICTIONS: [Restriction; 20] = [
     Restriction::WithinTolerance,
     Restriction::Padding,
     Restriction::StabilizedUp,
@@ -27,6 +27,12 @@ pub const RESTRICTIONS: [Restriction; 14] = [
     Restriction::InvalidSelector,
     Restriction::AmbiguousSelector,
     Restriction::Disabled,
+    Restriction::BuiltinActs,
+    Restriction::Paused,
+    Restriction::HoldWhile,
+    Restriction::Fallback,
+    Restriction::VpaWave,
+    Restriction::AtScalePoint,
 ];
 
 /// The record of a decision that was made from this observation. `previous` is the one before it.
@@ -35,8 +41,8 @@ pub fn scale_decision(
     observed: &Observed<'_>,
     previous: &ScaleDecision,
 ) -> ScaleDecision {
-    let tolerance = observed.config.tolerances(observed.spec.behavior.as_ref());
-    let evaluated = decision.evaluations.iter().zip(&observed.spec.metrics).enumerate();
+    let tolerance = observed.tolerance();
+    let evaluated = decision.evaluations.iter().zip(observed.metrics()).enumerate();
     let metrics = evaluated.map(|(index, (evaluation, metric))| MetricDecision {
         is_chosen: decision.winner == Some(index),
         ..metric_decision(evaluation, metric, tolerance)
@@ -69,7 +75,8 @@ fn metric_decision(
         Source::Resource { resource, .. } | Source::ContainerResource { resource, .. } => resource,
         Source::Pods { metric, .. }
         | Source::Object { metric, .. }
-        | Source::External { metric, .. } => &metric.name,
+        | Source::External { metric, .. }
+        | Source::Prometheus { metric, .. } => &metric.name,
         Source::Unknown => &metric.type_name,
     };
     let percent = |percent: i32| Milli::from(percent) * 1000;

@@ -72,6 +72,15 @@ pub enum Source {
         /// The target of the value or of its average per pod.
         target: Target,
     },
+    /// The result of a PromQL query, which an annotation adds.
+    Prometheus {
+        /// The name of the metric.
+        metric: MetricId,
+        /// The query.
+        query: String,
+        /// The target of the value or of its average per pod.
+        target: Target,
+    },
     /// The type is unknown, or its block is missing.
     Unknown,
 }
@@ -185,7 +194,31 @@ impl Spec {
     }
 }
 
+impl Source {
+    /// The resource whose usage this is, if it is one.
+    pub fn resource(&self) -> Option<&str> {
+        match self {
+            Self::Resource { resource, .. } | Self::ContainerResource { resource, .. } => {
+                Some(resource)
+            }
+            Self::Pods { .. }
+            | Self::Object { .. }
+            | Self::External { .. }
+            | Self::Prometheus { .. }
+            | Self::Unknown => None,
+        }
+    }
+}
+
 impl Metric {
+    /// The name of a metric whose value is that of a query.
+    pub fn query_name(&self) -> Option<&str> {
+        match &self.source {
+            Source::Prometheus { metric, .. } => Some(&metric.name),
+            _ => None,
+        }
+    }
+
     fn read(metric: &api::MetricSpec) -> Result<Self, SpecError> {
         let source = match metric.type_.as_str() {
             "Resource" => metric.resource.as_ref().map(|source| {
@@ -252,7 +285,7 @@ impl Target {
 }
 
 impl Behavior {
-    fn read(behavior: &api::HorizontalPodAutoscalerBehavior) -> Result<Self, SpecError> {
+    pub(super) fn read(behavior: &api::HorizontalPodAutoscalerBehavior) -> Result<Self, SpecError> {
         let rules = |rules: Option<&api::HPAScalingRules>| {
             rules.map_or_else(|| Ok(ScalingRules::default()), ScalingRules::read)
         };

@@ -65,7 +65,8 @@ pub fn of_metric(metric: &Metric, proposal: Option<&Proposal>) -> MetricStatus {
             let current = value_or_average(target.average_value.is_some());
             status.external = Some(api::ExternalMetricStatus { metric: metric.to_api(), current });
         }
-        Source::Unknown => return status,
+        // Only metrics of the spec are in the status.
+        Source::Prometheus { .. } | Source::Unknown => return status,
     }
     status.type_.clone_from(&metric.type_name);
     status

@@ -26,6 +26,8 @@ pub struct StatusValues<'a> {
     pub status: &'a HorizontalPodAutoscalerStatus,
     /// The scale of the target.
     pub scale: &'a ScaleValues,
+    /// The number of pods that the averages in the status are of.
+    pub reported_replicas: i32,
     /// The pods of the namespace.
     pub pods: &'a [Pod],
     /// The current time.
@@ -44,7 +46,10 @@ impl StatusValues<'_> {
 
     fn answer(&self, metric: &Metric, entry: Option<&MetricStatus>) -> Option<Fetched> {
         let answer = match &metric.source {
-            Source::Resource { .. } | Source::ContainerResource { .. } | Source::Unknown => {
+            Source::Resource { .. }
+            | Source::ContainerResource { .. }
+            | Source::Prometheus { .. }
+            | Source::Unknown => {
                 return None;
             }
             Source::Pods { metric, .. } => entry
@@ -74,7 +79,7 @@ impl StatusValues<'_> {
             return parse(&value.0);
         }
         let average = parse(&current.average_value.as_ref()?.0)?.milli_value();
-        let pods = i64::from(self.scale.status_replicas);
+        let pods = i64::from(self.reported_replicas);
         let largest = average.checked_mul(pods)?;
         let whole = largest.div_euclid(1000) * 1000;
         let is_possible = whole > (average - 1).checked_mul(pods)?;
@@ -82,18 +87,24 @@ impl StatusValues<'_> {
         Some(Quantity::from_milli(milli, Format::DecimalSi))
     }
 
-    /// The average for each pod: the values of single pods are unknown.
+    /// The average for each pod: the values of single pods are unknown. Those that are not part of it have no value.
     fn values_of_pods(&self, current: &MetricValueStatus) -> Option<Answer> {
         let value = parse(&current.average_value.as_ref()?.0)?;
         let selector = Selector::parse(&self.scale.selector).ok()?;
-        let pods = self.pods.iter().filter(|pod| selector.matches(&pod.labels));
+        let mut pods: Vec<_> =
+            self.pods.iter().filter(|pod| selector.matches(&pod.labels)).collect();
+        if self.reported_replicas < self.scale.status_replicas {
+            pods.retain(|pod| !pod.is_terminating);
+            pods.sort_by_key(|pod| (pod.start_time.is_none(), pod.start_time));
+            pods.truncate(usize::try_from(self.reported_replicas).unwrap_or(0));
+        }
         let value_of = |pod: &Pod| PodValue {
             pod: pod.name.clone(),
             value,
             timestamp: self.now,
             window_seconds: None,
         };
-        Some(Answer::Pods(pods.map(value_of).collect()))
+        Some(Answer::Pods(pods.into_iter().map(value_of).collect()))
     }
 
     /// What the other controller remembers, as far as its status reveals it: while it delays a change, a recommendation of
@@ -149,6 +160,7 @@ mod tests {
         let values = StatusValues {
             status: &serde_json::from_value(status).expect("a status"),
             scale: &ScaleValues { replicas: 3, status_replicas: 3, selector: "app=web".to_owned() },
+            reported_replicas: 3,
             pods: &[pod("web-1"), pod("web-2"), pod("api-1")],
             now: NOW,
         };
@@ -236,7 +248,13 @@ mod tests {
                 "conditions": [{"type": kind, "status": "True", "reason": reason}]});
             let status = serde_json::from_value(status).expect("a status");
             let scale = ScaleValues::default();
-            let values = StatusValues { status: &status, scale: &scale, pods: &[], now: NOW };
+            let values = StatusValues {
+                status: &status,
+                scale: &scale,
+                reported_replicas: 0,
+                pods: &[],
+                now: NOW,
+            };
             let memory = values.memory();
             let remembered = memory.recommendations.expect("never seeded");
             let replicas = remembered.first().map(|recommendation| recommendation.replicas);

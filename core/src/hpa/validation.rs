@@ -5,7 +5,8 @@ mod metric;
 use std::fmt;
 
 use k8s_openapi::api::autoscaling::v2::{
-    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerSpec,
+    CrossVersionObjectReference, HPAScalingRules, HorizontalPodAutoscalerBehavior,
+    HorizontalPodAutoscalerSpec,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
@@ -138,6 +139,15 @@ impl Violations {
         }
     }
 
+    fn behavior(&mut self, field: &str, behavior: &HorizontalPodAutoscalerBehavior) {
+        let both = [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)];
+        for (direction, rules) in both {
+            if let Some(rules) = rules {
+                self.rules(&format!("{field}.{direction}"), rules);
+            }
+        }
+    }
+
     fn rules(&mut self, field: &str, rules: &HPAScalingRules) {
         if let Some(window) = rules.stabilization_window_seconds {
             let field = format!("{field}.stabilizationWindowSeconds");
@@ -240,12 +250,17 @@ pub fn validate(spec: &HorizontalPodAutoscalerSpec, may_be_zero: bool) -> Vec<Vi
         violations.forbidden("spec.metrics", detail);
     }
     if let Some(behavior) = &spec.behavior {
-        let both = [("scaleUp", &behavior.scale_up), ("scaleDown", &behavior.scale_down)];
-        for (direction, rules) in both {
-            if let Some(rules) = rules {
-                violations.rules(&format!("spec.behavior.{direction}"), rules);
-            }
-        }
+        violations.behavior("spec.behavior", behavior);
     }
+    violations.0
+}
+
+/// Validates a behavior with defaults applied. `field` is its path.
+pub fn validate_behavior(
+    field: &str,
+    behavior: &HorizontalPodAutoscalerBehavior,
+) -> Vec<Violation> {
+    let mut violations = Violations::default();
+    violations.behavior(field, behavior);
     violations.0
 }

@@ -8,14 +8,17 @@
 //! ```
 
 pub mod external_recommender;
+pub mod fallback;
 pub mod metric_request;
 pub mod metric_source;
 pub mod pod_readiness;
+pub mod pod_usage;
 pub mod restriction;
 pub mod scale_decision;
 pub mod scale_outcome;
 
 pub use external_recommender::RecommendResponse;
+pub use fallback::Fallback;
 pub use metric_request::MetricRequest;
 pub use metric_source::{MetricError, MetricSourceType, MetricValue, Milli};
 pub use pod_readiness::{Pod, PodsNotReady, ReadinessPolicy};

@@ -67,6 +67,18 @@ restrictions! {
     InvalidSelector = "invalid_selector",
     /// Another autoscaler selects the same pods.
     AmbiguousSelector = "ambiguous_selector",
+    /// Another controller acts on the same object and would undo the change.
+    BuiltinActs = "builtin_acts",
+    /// The object is paused in the direction of the change.
+    Paused = "paused",
+    /// An alert is firing, or its state is unknown.
+    HoldWhile = "hold_while",
+    /// The fallback applies, because metrics are not available.
+    Fallback = "fallback",
+    /// The pods of the workload are being resized or replaced for new resources.
+    VpaWave = "vpa_wave",
+    /// The target follows the requests that the pod template had, not those of the pods.
+    AtScalePoint = "at_scale_point",
 }
 
 impl Serialize for Restriction {

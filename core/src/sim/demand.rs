@@ -168,7 +168,7 @@ fn noisy_level(level: i64, spread: f64, moment: &DemandContext, stream: &str) ->
 }
 
 /// Traffic by time of day, 0 to 1: highest at 14:00 UTC, lowest at 02:00.
-fn daily_traffic(now: Time) -> f64 {
+pub(super) fn daily_traffic(now: Time) -> f64 {
     let day = now.as_secs().rem_euclid(86_400) as f64 / 86_400.0;
     let from_peak = (day - 14.0 / 24.0).abs();
     let distance = from_peak.min(1.0 - from_peak);
@@ -176,7 +176,7 @@ fn daily_traffic(now: Time) -> f64 {
 }
 
 /// Whether it is Saturday or Sunday, in UTC.
-fn is_weekend(now: Time) -> bool {
+pub(super) fn is_weekend(now: Time) -> bool {
     // The epoch was a Thursday.
     (now.as_secs().div_euclid(86_400) + 3).rem_euclid(7) >= 5
 }

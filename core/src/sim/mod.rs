@@ -13,6 +13,7 @@
 //! are part of the contract: nodes have unlimited capacity, so CPU is only restricted by limits; a container
 //! without a memory limit is never OOM killed; usage is what a metrics server would report once per minute.
 
+pub mod autoscaling;
 pub mod cluster;
 pub mod demand;
 pub mod noise;

@@ -102,7 +102,7 @@ impl<'a> MetricRequestBuilder<'a> {
 
 /// The metric whose PromQL query an annotation contains.
 pub fn queried_metric(annotation: &str) -> Option<&str> {
-    annotation.strip_prefix(QUERY.name.strip_suffix("<metric>").unwrap_or_default())
+    QUERY.metric_of(annotation)
 }
 
 /// Builds the request to the recommender of an object.

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use crate::scaling::Fallback;
+
 use crate::api::annotations::{
     DELAYS, FALLBACK, InvalidAnnotation, MODULO, PARTIAL_METRICS, PENDING_COUNTS_FOR,
     SCALE_TO_ZERO, STARTING_IGNORED_FOR, UNKNOWN_GATE,
@@ -27,15 +29,6 @@ pub struct WpaOptions {
     pub starting_ignored_for: Option<Duration>,
     /// Scaling continues while the state of a gate is unknown.
     pub unknown_gate_is_open: bool,
-}
-
-/// Replicas to scale to while metrics are not available.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fallback {
-    /// The fallback replicas.
-    pub replicas: i32,
-    /// How long metrics have to be unavailable first.
-    pub after: Duration,
 }
 
 const MAX_DELAY: Duration = Duration::from_hours(1);
@@ -72,7 +65,7 @@ impl WpaOptions {
         };
         options.pending_counts_for = or_none(PENDING_COUNTS_FOR.read(annotations, parse_delay));
         options.starting_ignored_for = or_none(STARTING_IGNORED_FOR.read(annotations, parse_delay));
-        match FALLBACK.read(annotations, |text| parse_fallback(text, period)) {
+        match FALLBACK.read(annotations, |text| Fallback::parse(text, period)) {
             Ok(found) => options.fallback = found,
             Err(why) => invalid.push(why),
         }
@@ -83,13 +76,6 @@ impl WpaOptions {
 fn parse_delay(text: &str) -> Option<Duration> {
     let delay: jiff::SignedDuration = text.parse().ok()?;
     Duration::try_from(delay).ok().filter(|delay| *delay <= MAX_DELAY)
-}
-
-fn parse_fallback(text: &str, period: Duration) -> Option<Fallback> {
-    let (replicas, periods) = text.split_once(" after ")?;
-    let replicas: i32 = replicas.trim().parse().ok().filter(|replicas| *replicas >= 1)?;
-    let periods: u32 = periods.trim().parse().ok().filter(|periods| *periods >= 1)?;
-    Some(Fallback { replicas, after: period.checked_mul(periods)? })
 }
 
 #[cfg(test)]

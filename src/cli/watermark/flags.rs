@@ -1,4 +1,4 @@
-//! The watermark controller's flags for recommenders, a Prometheus, the API server, leader election and the log, with upstream's
+//! The watermark controller's flags for recommenders, the API server, leader election and the log, with upstream's
 //! names where they exist.
 
 use std::{path::PathBuf, time::Duration};
@@ -11,15 +11,10 @@ use crate::{
         cluster::LeaseTimes,
         go_values,
         log::{ERRORS, WARNINGS},
-        output::CliError,
         parsed_flags::{NoEffect, ParsedFlags},
-        prometheus_auth::{self, PrometheusConnectionArgs, non_empty, non_empty_path},
+        prometheus_auth::{non_empty, non_empty_path},
     },
-    cluster::metric_sources::promql::TenantScope,
-    controllers::{
-        runtime::config::{ElectionConfig, LogConfig, LogFormat},
-        watermark::config::PrometheusQueries,
-    },
+    controllers::runtime::config::{ElectionConfig, LogConfig, LogFormat},
 };
 
 /// The default TLS settings for recommenders.
@@ -76,70 +71,6 @@ impl RecommenderTlsArgs {
             let flags = ineffective.join(", ");
             format!("no effect without --tls-ca-file or --tls-cert-file, as in upstream: {flags}")
         })
-    }
-}
-
-/// The Prometheus for PromQL queries of objects.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Queries to a Prometheus")]
-pub struct PrometheusQueryArgs {
-    /// Maximum number of concurrent queries; those of one namespace use at most a quarter of them
-    #[arg(long, value_name = "COUNT", default_value = "8", value_parser = go_values::integer_between(1_u32, 100))]
-    #[arg(hide_short_help = true)]
-    prometheus_queries: u32,
-    /// Timeout of a query
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::positive_duration)]
-    #[arg(hide_short_help = true)]
-    prometheus_query_timeout: Duration,
-    /// Label with the namespace of a series: queries of an object can only read series of its own namespace
-    #[arg(long, value_name = "LABEL", default_value = "namespace", value_parser = label)]
-    #[arg(hide_short_help = true)]
-    prometheus_namespace_label: String,
-    /// Namespaces whose objects may read all series, separated by commas; * for every namespace
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_short_help = true)]
-    prometheus_unrestricted_namespaces: Vec<String>,
-    #[command(flatten)]
-    connection: PrometheusConnectionArgs,
-}
-
-fn label(text: &str) -> Result<String, String> {
-    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text.bytes().all(is_inside)
-        && text != "__name__";
-    if fits { Ok(text.to_owned()) } else { Err("give a valid label name".to_owned()) }
-}
-
-impl PrometheusQueryArgs {
-    /// Builds the Prometheus settings. `variable` reads the environment.
-    pub fn queries(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<PrometheusQueries, CliError> {
-        let mut transport = self.connection.transport_config(variable)?;
-        if !typed.is_set("prometheus_address") {
-            // The default address is only a guess, so do not query it.
-            transport.address.clear();
-        }
-        Ok(PrometheusQueries {
-            transport,
-            matchers: self.connection.matchers(),
-            scope: self.scope(),
-            max_concurrent: self.prometheus_queries as usize,
-            timeout: self.prometheus_query_timeout,
-        })
-    }
-
-    fn scope(&self) -> TenantScope {
-        let names = self.prometheus_unrestricted_namespaces.iter().map(|name| name.trim());
-        let unrestricted = names.filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
-        TenantScope { label: self.prometheus_namespace_label.clone(), unrestricted }
-    }
-
-    /// Warnings about flags that do not prevent the start.
-    pub fn warnings(typed: &ParsedFlags) -> Vec<String> {
-        prometheus_auth::exposed_secret_warnings(typed)
     }
 }
 

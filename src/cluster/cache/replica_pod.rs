@@ -25,8 +25,11 @@ pub trait CachedPod: HasLabels + Send + 'static {
         + Send
         + 'static;
 
+    /// What pods have in common, stored once.
+    type Shared: Debug + Default + Send + 'static;
+
     /// What to store of a pod.
-    fn from_object(object: Self::Object) -> Self;
+    fn from_object(object: Self::Object, shared: &mut Self::Shared) -> Self;
     /// The name of the pod.
     fn name(&self) -> Arc<str>;
     /// All owners of the pod, not only the controller.
@@ -53,7 +56,7 @@ struct Status {
     conditions: Option<Vec<Condition>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerRef {
     pub api_version: Box<str>,
     pub kind: Box<str>,
@@ -77,8 +80,9 @@ impl HasLabels for ReplicaPod {
 
 impl CachedPod for ReplicaPod {
     type Object = PartialReplicaPod;
+    type Shared = ();
 
-    fn from_object(object: PartialReplicaPod) -> Self {
+    fn from_object(object: PartialReplicaPod, (): &mut ()) -> Self {
         object.into_replica_pod()
     }
 

@@ -12,6 +12,7 @@ use super::{
     external_metrics::fetch_external_metric,
     external_recommender::{RecommenderClient, redact_url},
     promql::PromqlCache,
+    query_client::QueryClient,
     resource_metrics::fetch_resource_metric,
 };
 use crate::cluster::cache::selector::Selector;
@@ -25,8 +26,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 4;
 
 pub struct MetricsClient {
     client: Client,
-    /// `None` if no Prometheus server is configured.
-    promql: Option<PromqlCache>,
+    queries: QueryClient,
     recommenders: RecommenderClient,
     /// TLS settings for recommenders of objects that specify none.
     recommender_tls: TlsConfig,
@@ -64,11 +64,12 @@ impl MetricsClient {
         max_in_flight: usize,
     ) -> Self {
         let circuit_breaker = CircuitBreaker::new(max_in_flight);
-        Self { client, promql, recommenders, recommender_tls, circuit_breaker, timeouts }
+        let queries = QueryClient::new(promql, max_in_flight);
+        Self { client, queries, recommenders, recommender_tls, circuit_breaker, timeouts }
     }
 
     pub const fn has_prometheus(&self) -> bool {
-        self.promql.is_some()
+        self.queries.is_configured()
     }
 
     /// Fetches all values of an object, several concurrently, within the total timeout. An error in place of a request is
@@ -117,13 +118,7 @@ impl MetricsClient {
                 self.circuit_breaker.call(call, timeout, request).await
             }
             MetricRequest::PromQl { query } => {
-                let Some(promql) = &self.promql else {
-                    let why = "no Prometheus server is configured: set --prometheus-address";
-                    return Err(MetricError::Failed(why.to_owned()));
-                };
-                let call = ServiceCall { service: "Prometheus", kind: "Prometheus", namespace };
-                let request = promql.get(namespace, query, context.now, context.last_reconcile);
-                self.circuit_breaker.call(call, promql.timeout(), request).await
+                self.queries.fetch(namespace, query, context.now, context.last_reconcile).await
             }
             MetricRequest::Recommender { url, tls_config, body } => {
                 let service = redact_url(url);

@@ -8,7 +8,9 @@ mod http_clients;
 pub(crate) mod metrics_client;
 pub(crate) mod pod_samples;
 pub mod promql;
+pub(crate) mod query_client;
 pub mod resource_metrics;
+pub mod series_usage;
 
 use serde::Deserialize as _;
 use serde_json::Value;

@@ -14,6 +14,7 @@
 
 pub(crate) mod access_review;
 pub(crate) mod events;
+pub(crate) mod hpa_takeover;
 pub(crate) mod object_client;
 pub(crate) mod object_patch;
 pub(crate) mod permit;
@@ -32,6 +33,7 @@ pub(crate) mod write_context;
 
 pub use access_review::{AccessReview, AccessRule, check_access};
 pub(crate) use events::{EventDetails, EventRecorder, EventSender, InvolvedObject, event_recorder};
+pub(crate) use hpa_takeover::patch_hpa;
 pub(crate) use object_patch::{ObjectPatchTarget, status_patch};
 pub use permit::Permit;
 pub(crate) use permit::PrepaidPermit;

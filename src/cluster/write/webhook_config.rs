@@ -53,6 +53,7 @@ pub enum WebhookNamespaces {
 }
 
 /// The desired webhook configuration.
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate setting of the object")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredWebhook {
     /// Labels of the object; its other labels are kept.
@@ -69,6 +70,8 @@ pub struct DesiredWebhook {
     pub reinvoke_if_needed: bool,
     /// Whether it is also called for WatermarkPodAutoscalers.
     pub include_wpas: bool,
+    /// Whether it is also called for HorizontalPodAutoscalers. It only warns about them, so never if it fails closed.
+    pub include_hpas: bool,
 }
 
 /// Which fields of an existing configuration are reconciled.

@@ -1,12 +1,12 @@
-//! HorizontalPodAutoscalers in the namespace of a VPA: an HPA that scales the same pods by CPU or memory conflicts
-//! with it. They are listed when a VPA is written, which is too rare to justify a watch.
+//! HorizontalPodAutoscalers in the namespace of a VPA: an HPA that scales the same pods by the utilization of requests
+//! conflicts with it. They are listed when a VPA is written, which is too rare to justify a watch.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec};
+use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec, MetricTarget};
 use kube::{
     Client,
     api::{Api, ListParams},
@@ -16,7 +16,7 @@ use crate::cluster::{
     server::webhook::AdmissionRequest,
     write::{AccessReview, AccessRule, check_access},
 };
-use plimsoll_core::admission::validation::{OtherAutoscaler, has_same_spec};
+use plimsoll_core::admission::validation::{OtherAutoscaler, UtilizationMetric, has_same_spec};
 
 /// A warning is not worth delaying the client that writes the VPA.
 const LIST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -98,19 +98,32 @@ impl HpaLister {
 pub(super) fn as_other_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<OtherAutoscaler<'_>> {
     let spec = hpa.spec.as_ref()?;
     let metrics = spec.metrics.as_deref().unwrap_or_default();
-    let uses_cpu_or_memory = |metric: &MetricSpec| {
-        let container = metric.container_resource.as_ref().map(|source| &source.name);
-        let resource = metric.resource.as_ref().map(|source| &source.name);
-        container.or(resource).is_some_and(|name| name == "cpu" || name == "memory")
-    };
     Some(OtherAutoscaler {
         kind: "HorizontalPodAutoscaler",
         name: hpa.metadata.name.as_deref()?,
         target_kind: &spec.scale_target_ref.kind,
         target_name: &spec.scale_target_ref.name,
-        // An HPA without metrics scales by CPU.
-        uses_resources: metrics.is_empty() || metrics.iter().any(uses_cpu_or_memory),
+        utilization_of: if metrics.is_empty() {
+            // The default metric.
+            vec![UtilizationMetric { resource: "cpu", container: None }]
+        } else {
+            metrics.iter().filter_map(utilization_metric).collect()
+        },
     })
+}
+
+/// The metric, if its target is relative to requests that a VPA may change.
+fn utilization_metric(metric: &MetricSpec) -> Option<UtilizationMetric<'_>> {
+    let (resource, container, target) = match (&metric.resource, &metric.container_resource) {
+        (Some(source), _) => (&source.name, None, &source.target),
+        (None, Some(source)) => (&source.name, Some(source.container.as_str()), &source.target),
+        (None, None) => return None,
+    };
+    let is_relative = |target: &MetricTarget| {
+        target.average_utilization.is_some() && target.average_value.is_none()
+    };
+    let is_recommended = resource == "cpu" || resource == "memory";
+    (is_recommended && is_relative(target)).then_some(UtilizationMetric { resource, container })
 }
 
 /// Whether the request changes the spec: recommenders and updaters write the status of the same object all the time.
@@ -126,9 +139,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_hpa_on_pod_cpu_or_memory_or_without_metrics_conflicts() {
+    fn only_targets_relative_to_requests_conflict() {
         let utilization = json!({"type": "Utilization", "averageUtilization": 60});
-        let resource = |name: &str| json!([{"type": "Resource", "resource": {"name": name, "target": utilization}}]);
+        let average = json!({"type": "AverageValue", "averageValue": "300m"});
+        let resource = |name: &str, target: &serde_json::Value| json!([{"type": "Resource", "resource": {"name": name, "target": target}}]);
         let container = json!([{
             "type": "ContainerResource",
             "containerResource": {"name": "cpu", "container": "app", "target": utilization},
@@ -138,12 +152,13 @@ mod tests {
             "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "5"}},
         }]);
         for (metrics, expected) in [
-            (json!([]), true),
-            (resource("cpu"), true),
-            (resource("memory"), true),
-            (resource("example.com/gpu"), false),
-            (container, true),
-            (external, false),
+            (json!([]), Some(("cpu", None))),
+            (resource("cpu", &utilization), Some(("cpu", None))),
+            (resource("memory", &utilization), Some(("memory", None))),
+            (resource("cpu", &average), None),
+            (resource("example.com/gpu", &utilization), None),
+            (container, Some(("cpu", Some("app")))),
+            (external, None),
         ] {
             let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
                 "metadata": {"name": "web"},
@@ -154,7 +169,9 @@ mod tests {
             }))
             .expect("an HPA");
             let hpa = as_other_autoscaler(&hpa).expect("an autoscaler");
-            assert_eq!(hpa.uses_resources, expected, "{metrics}");
+            let found: Vec<_> =
+                hpa.utilization_of.iter().map(|one| (one.resource, one.container)).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{metrics}");
             assert_eq!((hpa.target_kind, hpa.target_name), ("Deployment", "web"));
         }
     }

@@ -76,7 +76,7 @@ fn as_other_autoscaler(vpa: &VerticalPodAutoscaler) -> Option<OtherAutoscaler<'_
         name: vpa.metadata.name.as_deref()?,
         target_kind: &vpa.spec.target_ref.kind,
         target_name: &vpa.spec.target_ref.name,
-        uses_resources: true,
+        utilization_of: Vec::new(),
     })
 }
 

@@ -1,19 +1,16 @@
 //! HorizontalPodAutoscalers as a kind of replica autoscaler.
 
-use std::{borrow::Cow, future::Future, sync::Arc, time::Duration};
+use std::{borrow::Cow, convert::Infallible, future::Future, sync::Arc, time::Duration};
 
-use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
+use kube::ResourceExt as _;
 use plimsoll_core::{
     api::scale_target::ScaleTarget,
-    hpa::{
-        HpaState,
-        comparison::Shadow,
-        conditions::{ABLE_TO_SCALE, Condition, Conditions},
-    },
+    hpa::{HpaRecord, HpaState, comparison::Shadow, record::RECORD_ANNOTATION},
     scaling::{Restriction, ScaleDecision},
     types::{ObjectKey, Time},
 };
 use plimsoll_storage::WritePermit;
+use serde_json::json;
 use tracing::Span;
 
 use super::{
@@ -22,20 +19,23 @@ use super::{
     config::HorizontalConfig,
     horizontal_decision::HorizontalDecision,
     horizontal_pod::HorizontalPod,
+    object::RecordedHpa,
+    object_queries::ObjectQueries,
     reconcile::reconcile,
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
 };
-use crate::telemetry::{ExportedState, HorizontalMetrics};
+use crate::{
+    cluster::write::{ObjectPatchTarget, WriteContext, WriteError},
+    telemetry::{ExportedState, HorizontalMetrics},
+};
 
-/// The annotation with the whole object that kubectl stores.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// HorizontalPodAutoscalers: flags, metrics, usage, and the selectors of all objects.
+/// HorizontalPodAutoscalers: flags, metrics, usage, queries, and the selectors of all objects.
 pub struct HorizontalAutoscaler {
     pub(super) config: HorizontalConfig,
     pub(super) metrics: HorizontalMetrics,
     pub(super) usage: UsageCache,
+    pub(super) queries: ObjectQueries,
     pub(super) selectors: SelectorIndex,
 }
 
@@ -45,6 +45,8 @@ pub(super) type ObjectState = replicas::ObjectState<HorizontalAutoscaler>;
 /// What is kept from reconcile to reconcile for this kind of object alone.
 #[derive(Clone, Debug, Default)]
 pub struct HorizontalState {
+    /// Whether the record that an earlier process stored was read.
+    pub is_restored: bool,
     /// Recommendations and scale events of the decisions that are exported.
     pub memory: HpaState,
     /// Those of the decisions that are compared, which are made as by upstream.
@@ -56,36 +58,31 @@ pub struct HorizontalState {
 }
 
 impl AutoscalerKind for HorizontalAutoscaler {
-    type Object = HorizontalPodAutoscaler;
-    type Status = HorizontalPodAutoscalerStatus;
+    type Object = RecordedHpa;
+    /// What this controller stores of an object: the status is that of the HPA controller.
+    type Status = HpaRecord;
     type State = HorizontalState;
     type Pod = HorizontalPod;
     type Exported = ExportedState;
 
     const RESOURCE: &'static str = "horizontalpodautoscalers";
 
-    fn trimmed(mut object: HorizontalPodAutoscaler) -> Arc<HorizontalPodAutoscaler> {
-        object.metadata.managed_fields = None;
-        if let Some(annotations) = &mut object.metadata.annotations {
-            annotations.remove(LAST_APPLIED);
-        }
-        Arc::new(object)
+    fn trimmed(object: RecordedHpa) -> Arc<RecordedHpa> {
+        object.trimmed()
     }
 
-    fn stored_status(object: &HorizontalPodAutoscaler) -> Option<&HorizontalPodAutoscalerStatus> {
-        object.status.as_ref()
+    fn stored_status(object: &RecordedHpa) -> Option<&HpaRecord> {
+        object.record.as_ref()
     }
 
-    fn is_material_change(
-        before: &HorizontalPodAutoscaler,
-        after: &HorizontalPodAutoscaler,
-    ) -> bool {
-        before.spec != after.spec || before.metadata.annotations != after.metadata.annotations
+    fn is_material_change(before: &RecordedHpa, after: &RecordedHpa) -> bool {
+        before.spec != after.spec
+            || before.annotations() != after.annotations()
+            || before.owner_references() != after.owner_references()
     }
 
-    /// The status has no record of a scale that is about to be written.
-    fn is_pending(_: &HorizontalPodAutoscalerStatus) -> bool {
-        false
+    fn is_pending(record: &HpaRecord) -> bool {
+        record.pending.is_some()
     }
 
     fn on_takeover(state: &mut HorizontalState) {
@@ -95,27 +92,30 @@ impl AutoscalerKind for HorizontalAutoscaler {
 
 impl ReplicaAutoscaler for HorizontalAutoscaler {
     type Decision = HorizontalDecision;
-    type Condition = Condition;
+    /// Conditions are those of the HPA controller.
+    type Condition = Infallible;
 
     const API_VERSION: &'static str = "autoscaling/v2";
     const KIND: &'static str = "HorizontalPodAutoscaler";
     const FIELD_MANAGER: &'static str = "plimsoll-horizontal";
 
-    fn log_span(_: &HorizontalPodAutoscaler) -> Span {
+    fn log_span(_: &RecordedHpa) -> Span {
         Span::none()
     }
 
-    fn target(object: &HorizontalPodAutoscaler) -> Cow<'_, ScaleTarget> {
-        let target = object.spec.as_ref().map(|spec| &spec.scale_target_ref);
-        Cow::Owned(target.map_or_else(ScaleTarget::default, |target| ScaleTarget {
+    fn target(object: &RecordedHpa) -> Cow<'_, ScaleTarget> {
+        let target = &object.spec.scale_target_ref;
+        Cow::Owned(ScaleTarget {
             api_version: target.api_version.clone().unwrap_or_default(),
             kind: target.kind.clone(),
             name: target.name.clone(),
-        }))
+        })
     }
 
-    fn last_scale(status: &HorizontalPodAutoscalerStatus) -> Option<Time> {
-        status.last_scale_time.as_ref().map(|time| time.0.into())
+    /// A pending change counts, because it may have been made.
+    fn last_scale(record: &HpaRecord) -> Option<Time> {
+        let last = record.pending.as_ref().or(record.last_scale.as_ref());
+        last.map(|change| change.at)
     }
 
     fn reconcile(
@@ -126,10 +126,29 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         reconcile(controller, key, state)
     }
 
-    /// No write of the metadata is ever queued.
+    /// Stores the record in an annotation, because the HPA controller writes the status.
+    async fn store_status(
+        context: WriteContext<'_>,
+        object: &RecordedHpa,
+        after: &HpaRecord,
+    ) -> Result<RecordedHpa, WriteError> {
+        let patch = json!({"metadata": {"annotations": {RECORD_ANNOTATION: after.text()}}});
+        context.patch_object(object, ObjectPatchTarget::Object, patch).await
+    }
+
+    fn on_scaled(state: &mut HorizontalState, decision: &HorizontalDecision, now: Time) {
+        let HorizontalDecision { decision, .. } = decision;
+        if let (Some(from), Some(to)) = (decision.current, decision.write)
+            && let Some(behavior) = decision.behavior()
+        {
+            state.memory.scaled_once(from, to, behavior, now);
+        }
+    }
+
+    /// No other write of the metadata is ever queued.
     async fn write_metadata(
         _: &HorizontalController,
-        _: &HorizontalPodAutoscaler,
+        _: &RecordedHpa,
         _: &dyn WritePermit,
     ) -> MetadataResult<Self> {
         Ok(None)
@@ -143,49 +162,28 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         None
     }
 
-    fn unknown_outcome(why: &str) -> Condition {
-        let message = format!("the HPA controller was unable to update the target scale: {why}");
-        Condition::new(ABLE_TO_SCALE, false, "FailedUpdateScale", message)
+    fn unknown_outcome(_: &str) -> Option<Infallible> {
+        None
     }
 
-    fn with_conditions(
-        &self,
-        before: &HorizontalPodAutoscalerStatus,
-        updates: &[Condition],
-        now: Time,
-    ) -> HorizontalPodAutoscalerStatus {
-        let mut conditions = Conditions(before.conditions.clone().unwrap_or_default());
-        for update in updates {
-            conditions.set(update.clone(), now);
-        }
-        HorizontalPodAutoscalerStatus { conditions: Some(conditions.0), ..before.clone() }
+    fn with_conditions(&self, before: &HpaRecord, _: &[Infallible], _: Time) -> HpaRecord {
+        before.clone()
     }
 
-    fn is_same_status(
-        before: &HorizontalPodAutoscalerStatus,
-        after: &HorizontalPodAutoscalerStatus,
-    ) -> bool {
-        before == after
+    fn is_same_status(before: &HpaRecord, after: &HpaRecord) -> bool {
+        before.is_same(after)
     }
 
-    fn without_values(status: &HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus {
-        HorizontalPodAutoscalerStatus { current_metrics: None, ..status.clone() }
+    fn without_values(record: &HpaRecord) -> HpaRecord {
+        record.without_times()
     }
 
-    fn drop_unstored(
-        &self,
-        _: Option<&HorizontalPodAutoscalerStatus>,
-        _: &mut HorizontalPodAutoscalerStatus,
-        _: Time,
-    ) {
-    }
+    fn drop_unstored(&self, _: Option<&HpaRecord>, _: &mut HpaRecord, _: Time) {}
 
-    fn on_stored(
-        &self,
-        _: &HorizontalPodAutoscalerStatus,
-        _: Option<&HorizontalPodAutoscalerStatus>,
-        _: Time,
-    ) {
+    fn on_stored(&self, _: &HpaRecord, _: Option<&HpaRecord>, _: Time) {}
+
+    fn mode(&self) -> Option<&'static str> {
+        Some(self.config.mode.as_str())
     }
 
     fn export_scale(exported: &mut ExportedState, moved: (u64, u64), desired: i32) {
@@ -193,7 +191,7 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         exported.desired_replicas = Some(desired);
     }
 
-    fn export_status(_: &mut ExportedState, _: &HorizontalPodAutoscalerStatus) {}
+    fn export_status(_: &mut ExportedState, _: &HpaRecord) {}
 
     fn health_of(exported: &ExportedState) -> (bool, Time) {
         (exported.restrictions().contains(&Restriction::MetricUnknown), exported.reconciled_at)

@@ -1,22 +1,27 @@
-//! A decision about a HorizontalPodAutoscaler, from which its status and events are rendered.
+//! A decision about a HorizontalPodAutoscaler whose replicas this controller changes, from which its record and events are
+//! rendered.
 
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use plimsoll_core::{
-    hpa::{Decision, EventType},
+    hpa::{Decision, EventStage, EventType, HpaRecord, hpa_state::Windows},
     scaling::{Event, ScaleOutcome},
     types::Time,
 };
 
 use super::super::replicas::DecisionRecord;
 
-/// A decision of one pass.
+/// A decision with what its record is rendered from.
 #[derive(Debug)]
-pub struct HorizontalDecision(pub Decision);
+pub struct HorizontalDecision {
+    pub decision: Decision,
+    /// The record before, with its pending change resolved.
+    pub resolved: HpaRecord,
+    pub windows: Windows,
+}
 
 impl HorizontalDecision {
     /// The decision with the outcome of the update of the scale.
     fn completed(&self, outcome: &ScaleOutcome, now: Time) -> Decision {
-        let mut decision = self.0.clone();
+        let mut decision = self.decision.clone();
         match outcome {
             ScaleOutcome::Done => decision.record_write(Ok(()), now),
             ScaleOutcome::Failed(error) => decision.record_write(Err(error), now),
@@ -26,26 +31,24 @@ impl HorizontalDecision {
     }
 }
 
-impl DecisionRecord<HorizontalPodAutoscalerStatus> for HorizontalDecision {
+impl DecisionRecord<HpaRecord> for HorizontalDecision {
     fn change(&self) -> Option<(i32, &str)> {
-        Some((self.0.write?, &self.0.rescale_reason))
+        Some((self.decision.write?, &self.decision.rescale_reason))
     }
 
     fn desired(&self) -> i32 {
-        self.0.desired.or(self.0.current).unwrap_or_default()
+        self.decision.desired.or(self.decision.current).unwrap_or_default()
     }
 
-    fn status(
-        &self,
-        _before: &HorizontalPodAutoscalerStatus,
-        outcome: &ScaleOutcome,
-        now: Time,
-    ) -> HorizontalPodAutoscalerStatus {
-        self.completed(outcome, now).status
+    fn status(&self, _before: &HpaRecord, outcome: &ScaleOutcome, now: Time) -> HpaRecord {
+        let completed = self.completed(outcome, now);
+        self.resolved.with_decision(&completed, outcome, self.windows, now)
     }
 
+    /// The HPA controller of the cluster reports metrics that fail.
     fn events(&self, outcome: &ScaleOutcome, now: Time) -> Vec<Event> {
         let events = self.completed(outcome, now).events.into_iter();
+        let events = events.filter(|event| event.stage == EventStage::Scale);
         let event = |event: plimsoll_core::hpa::Event| Event {
             is_warning: event.kind == EventType::Warning,
             reason: event.reason,

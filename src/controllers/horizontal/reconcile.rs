@@ -1,36 +1,42 @@
-//! The reconcile of one object, from its spec to a decision that is compared with that of the HPA controller.
+//! The reconcile of one object, from its spec to a decision that is compared with that of the HPA controller, and applied if the object
+//! was adopted.
 
 use std::sync::Arc;
 
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use futures::future::join_all;
 use plimsoll_core::{
     hpa::{
-        Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, Pod,
-        ScaleError, ScaleValues, Selector, Spec,
+        Config, Decision, Fetched, Fixes, HpaRecord, HpaState, MetricRequest, NO_OPTIONS, Observed,
+        Pod, ScaleError, ScaleValues, Selector, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
         metric_requests,
         pod_groups::PodCounts,
+        record::RECORD_ANNOTATION,
         scale_decision,
         status_values::StatusValues,
     },
-    types::ObjectKey,
+    types::{ObjectKey, Time},
 };
+use tokio::time::Instant;
 
 use super::{
     super::replicas::{
-        OwnershipRule, ReconcileResult, ReplicaAutoscaler as _, Requeue, matching_pods,
+        ObservedScale, OwnershipRule, ReconcileResult, ReplicaAutoscaler as _, Requeue, Scaling,
+        matching_pods,
     },
     HorizontalController,
     autoscaler::{HorizontalAutoscaler, ObjectState},
+    config::HorizontalMode,
+    horizontal_decision::HorizontalDecision,
+    horizontal_pod::HorizontalPod,
+    object::RecordedHpa,
+    own_rules::OwnRules,
 };
-use crate::{
-    cluster::target::scale::{ScaleReadError, ScaleState},
-    telemetry::ExportedState,
-};
+use crate::{cluster::target::scale::ScaleReadError, telemetry::ExportedState};
 
-/// Reconciles an object: decides, and compares the decision with the status.
+/// Reconciles an object: decides, compares the decision with the status, and applies it if the object was adopted.
 pub(super) async fn reconcile(
     controller: &HorizontalController,
     key: &ObjectKey,
@@ -38,84 +44,217 @@ pub(super) async fn reconcile(
 ) -> ReconcileResult {
     let now = controller.clock.now();
     let object = Arc::clone(&state.object);
-    let spec = object.spec.clone().unwrap_or_default();
-    let spec = Spec::read(&spec);
-    state.last_reconcile = Some(now);
-    let Ok(spec) = spec else {
+    let Ok(spec) = Spec::read(&object.spec) else {
         // The API server stores no such quantities. Only a change of the object can fix it.
         state.exported = None;
+        controller.scales.cancel_scale(state);
         return ("invalid", Requeue::OnChange);
     };
-    let status = object.status.clone().unwrap_or_default();
+    let rules = OwnRules::of(&object, &spec, &controller.autoscaler.config);
+    report_warnings(controller, state, &rules);
+    restore_memory(controller, key, state, now);
+    let observed_at = Instant::now();
     let scale = read_scale(controller, key, state).await;
     let pods = match &scale {
         Ok(scale) => read_pods(controller, key, state, scale).await,
         Err(_) => Vec::new(),
     };
     let others = others(controller, key, scale.as_ref().ok(), &pods);
-    let autoscaler = &controller.autoscaler;
-    let uid = object.metadata.uid.as_deref();
-    let scale = scale.as_ref().map(|scale| &scale.values);
-    let behavior = spec.behavior.as_ref();
-    if let Ok(scale) = scale
-        && let Some((from, at)) = state.own.shadow.observe_scale(scale.replicas, &status)
-        && let Some(behavior) = behavior
-    {
-        for memory in [&mut state.own.compared_memory, &mut state.own.memory] {
-            memory.scaled(from, scale.replicas, behavior, at);
-        }
-    }
-    // The API server accepts a minimum of 0 only with the feature gate HPAScaleToZero.
-    let config = Config { scale_to_zero: spec.min_replicas == 0, ..autoscaler.config.hpa };
-    let observed = Observed {
-        namespace: &key.namespace,
-        name: &key.name,
-        uid,
+    let reconcile = Reconcile {
+        controller,
+        key,
+        object: &object,
         spec: &spec,
-        status: &status,
-        scale,
+        rules: &rules,
+        scale: scale.as_ref().map(|scale| &scale.values),
         pods: &pods,
         others: &others,
-        memory: &state.own.compared_memory,
-        config: &config,
-        fixes: Fixes::UPSTREAM,
+        // The API server accepts a minimum of 0 only with the feature gate HPAScaleToZero.
+        config: Config {
+            scale_to_zero: spec.min_replicas == 0,
+            ..controller.autoscaler.config.hpa
+        },
         now,
     };
-    let answers = fetch(autoscaler, key, &observed).await;
-    let compared = decide(&observed, &answers);
-    let own = Observed { memory: &state.own.memory, fixes: autoscaler.config.fixes, ..observed };
-    let decision = decide(&own, &answers);
-    let record = scale_decision(&decision, &own, &state.own.last_decision);
-    let record = Arc::new(record);
-    let mut exported = exported_state(&spec, &object, state.exported.as_deref(), autoscaler);
-    exported.reconciled_at = now;
-    exported.pods = pod_counts(&decision, &pods);
-    exported.shadow_difference =
-        decision.desired.map(|desired| desired.saturating_sub(status.desired_replicas));
-    exported.set_decision(Arc::clone(&record));
-    let windows = Windows::of(behavior, autoscaler.config.hpa.downscale_stabilization);
-    let rules = ShadowRules { period: autoscaler.config.period, windows };
-    for result in state.own.shadow.compare(&compared, &status, rules) {
-        autoscaler.metrics.count_comparison(result);
-        if result == Comparison::Unexplained {
-            tracing::debug!(
-                %key, ours = compared.desired, theirs = status.desired_replicas,
-                "decision differs from that of the HPA controller"
-            );
+    let resolved = reconcile.observe_changes(state);
+    let (decision, mut exported) = reconcile.decide(state).await;
+    let windows = reconcile.windows(rules.spec(&spec));
+    state.last_reconcile = Some(controller.clock.now());
+    let outcome = if decision.desired.is_none() { "held" } else { "decided" };
+    match scale {
+        Ok(scale) if rules.acts() => {
+            let decision = HorizontalDecision { decision, resolved, windows };
+            let target = HorizontalAutoscaler::target(&object);
+            let scaling = Scaling {
+                target: &target,
+                observed: scale.observed,
+                observed_at,
+                is_dry_run: false,
+            };
+            controller.scales.apply_decision(state, &mut exported, decision, scaling, now).await;
+        }
+        _ => controller.scales.cancel_scale(state),
+    }
+    state.exported = Some(Arc::new(exported));
+    (outcome, rules.options.sync_period.map_or(Requeue::Periodic, Requeue::After))
+}
+
+/// Emits an event for each annotation that has no effect, once.
+fn report_warnings(controller: &HorizontalController, state: &mut ObjectState, rules: &OwnRules) {
+    if controller.autoscaler.config.mode == HorizontalMode::Shadow {
+        return;
+    }
+    let warnings = rules.warnings();
+    for (reason, message) in warnings.iter().filter(|new| !state.active_warnings.contains(new)) {
+        controller.events.emit(state, true, reason, message.clone());
+    }
+    state.active_warnings = warnings;
+}
+
+/// Continues with the memory of the process that stored the record.
+fn restore_memory(
+    controller: &HorizontalController,
+    key: &ObjectKey,
+    state: &mut ObjectState,
+    now: Time,
+) {
+    if std::mem::replace(&mut state.own.is_restored, true) {
+        return;
+    }
+    if let Some(why) = &state.object.record_error {
+        tracing::warn!(%key, why, "ignoring invalid annotation {RECORD_ANNOTATION}");
+    }
+    let stored = state.stored_status().map(|record| record.restored_memory(now));
+    state.own.memory = HpaState::restored(stored, controller.autoscaler.config.fixes);
+}
+
+/// The reconcile of one object whose scale and pods have been read.
+struct Reconcile<'a> {
+    controller: &'a HorizontalController,
+    key: &'a ObjectKey,
+    object: &'a RecordedHpa,
+    /// The spec, with the defaults of the API server.
+    spec: &'a Spec,
+    rules: &'a OwnRules,
+    scale: Result<&'a ScaleValues, &'a ScaleError>,
+    pods: &'a [Pod],
+    others: &'a [(String, Selector)],
+    config: Config,
+    now: Time,
+}
+
+impl Reconcile<'_> {
+    fn windows(&self, spec: &Spec) -> Windows {
+        Windows::of(spec.behavior.as_ref(), self.config.downscale_stabilization)
+    }
+
+    /// Adds changes of the scale to the memories: those of the HPA controller, and one of this controller whose outcome was
+    /// unknown. Returns the record with that resolved.
+    fn observe_changes(&self, state: &mut ObjectState) -> HpaRecord {
+        let mut resolved = state.status();
+        let Ok(scale) = self.scale else { return resolved };
+        let own_behavior = self.rules.spec(self.spec).behavior.as_ref();
+        if let Some((from, at)) =
+            state.own.shadow.observe_scale(scale.replicas, &self.object.status)
+        {
+            let compared = (&mut state.own.compared_memory, self.spec.behavior.as_ref());
+            for (memory, behavior) in [compared, (&mut state.own.memory, own_behavior)] {
+                if let Some(behavior) = behavior {
+                    memory.scaled(from, scale.replicas, behavior, at);
+                }
+            }
+        }
+        if resolved.pending.is_some() {
+            resolved.memory.clone_from(&state.own.memory);
+            if resolved.resolve_pending(scale.replicas, own_behavior) {
+                tracing::info!(key = %self.key, replicas = scale.replicas, "the update of the scale had been made");
+            }
+            state.own.memory.clone_from(&resolved.memory);
+        }
+        resolved
+    }
+
+    /// Decides as upstream and with the own rules, and compares the former with the status.
+    async fn decide(&self, state: &mut ObjectState) -> (Decision, ExportedState) {
+        let Self { controller, object, now, .. } = *self;
+        let autoscaler = &controller.autoscaler;
+        let status = &object.status;
+        let period = autoscaler.config.period;
+        let shadow = &mut state.own.shadow;
+        let reported = |scale| shadow.reported_replicas(scale, status, period, now);
+        let reported_replicas = self.scale.map_or(0, reported);
+        let observed = Observed {
+            namespace: &self.key.namespace,
+            name: &self.key.name,
+            uid: object.metadata.uid.as_deref(),
+            spec: self.spec,
+            status,
+            scale: self.scale,
+            pods: self.pods,
+            others: self.others,
+            memory: &state.own.compared_memory,
+            config: &self.config,
+            fixes: Fixes::UPSTREAM,
+            options: &NO_OPTIONS,
+            now,
+        };
+        let spec = self.rules.spec(self.spec);
+        let own = Observed {
+            spec,
+            memory: &state.own.memory,
+            fixes: autoscaler.config.fixes,
+            options: &self.rules.options,
+            ..observed
+        };
+        // The metrics of annotations come after those of the spec.
+        let needs_metrics = !metric_requests(&own).is_empty();
+        let measured = if needs_metrics { &own } else { &observed };
+        let used_until = state.last_reconcile;
+        let answers = fetch(autoscaler, self.key, measured, reported_replicas, used_until).await;
+        let compared = decide(&observed, &answers);
+        let decision = self.rules.combine(decide(&own, &answers), &compared);
+        let record = scale_decision(&decision, &own, &state.own.last_decision);
+        let record = Arc::new(record);
+        let mut exported = self.exported_state(state.exported.as_deref());
+        exported.pods = pod_counts(&decision, self.pods);
+        exported.shadow_difference =
+            decision.desired.map(|desired| desired.saturating_sub(status.desired_replicas));
+        exported.set_decision(Arc::clone(&record));
+        let windows = self.windows(self.spec);
+        let rules = ShadowRules { period, windows };
+        for result in state.own.shadow.compare(&compared, status, rules) {
+            autoscaler.metrics.count_comparison(result);
+            if result == Comparison::Unexplained {
+                tracing::debug!(
+                    key = %self.key, ours = compared.desired, theirs = status.desired_replicas,
+                    "decision differs from that of the HPA controller"
+                );
+            }
+        }
+        state.own.compared_memory = compared.memory.compact(windows, now);
+        state.own.memory = decision.memory.compact(self.windows(spec), now);
+        state.own.last_decision = record;
+        (decision, exported)
+    }
+
+    /// The exported state according to the spec, with the rest taken from the previous state.
+    fn exported_state(&self, before: Option<&ExportedState>) -> ExportedState {
+        let target = HorizontalAutoscaler::target(self.object);
+        ExportedState {
+            target: (target.kind.clone(), target.name.clone()),
+            dry_run: !self.rules.acts(),
+            bounds: (self.spec.min_replicas, self.spec.max_replicas),
+            update_mode: self.rules.mode.as_str(),
+            decision: None,
+            reconciled_at: self.now,
+            ..before.cloned().unwrap_or_default()
         }
     }
-    let is_error = compared.desired.is_none();
-    let compact = |memory: &HpaState| memory.compact(windows, now);
-    state.own.compared_memory = compact(&compared.memory);
-    state.own.memory = compact(&decision.memory);
-    state.own.last_decision = record;
-    state.exported = Some(Arc::new(exported));
-    (if is_error { "held" } else { "decided" }, Requeue::Periodic)
 }
 
 /// The scale of a target.
 struct TargetScale {
-    state: ScaleState,
+    observed: ObservedScale,
     values: ScaleValues,
 }
 
@@ -126,18 +265,20 @@ async fn read_scale(
 ) -> Result<TargetScale, ScaleError> {
     let target = HorizontalAutoscaler::target(&state.object);
     let target = controller.workloads.target(&key.namespace, &target);
-    let observed = controller.workloads.observe_scale(target, false, &mut state.scale_version);
+    // The current scale shows whether a pending change was made.
+    let is_pending = state.has_pending_scale();
+    let observed = controller.workloads.observe_scale(target, is_pending, &mut state.scale_version);
     let observed = observed.await.map_err(|error| match error {
         ScaleReadError::InvalidVersion(_) => ScaleError::InvalidApiVersion(error.to_string()),
         _ => ScaleError::Failed(error.to_string()),
     })?;
-    let state = observed.values().clone();
+    let state = observed.values();
     let values = ScaleValues {
         replicas: state.spec_replicas,
         status_replicas: state.status_replicas,
         selector: state.selector.as_ref().map_or_else(|_| String::new(), ToString::to_string),
     };
-    Ok(TargetScale { state, values })
+    Ok(TargetScale { observed, values })
 }
 
 async fn read_pods(
@@ -152,9 +293,8 @@ async fn read_pods(
     }
     let target = HorizontalAutoscaler::target(&state.object);
     let (workloads, rule) = (&controller.workloads, OwnershipRule::OwnerChain);
-    let pods = matching_pods(workloads, &key.namespace, &target, &scale.state, rule, |pod| {
-        pod.pod.clone()
-    });
+    let (scale, to_pod) = (scale.observed.values(), HorizontalPod::to_pod);
+    let pods = matching_pods(workloads, &key.namespace, &target, scale, rule, to_pod);
     let pods = pods.await.into_iter();
     pods.map(|(pod, is_own)| Pod { is_foreign: !is_own, ..pod }).collect()
 }
@@ -176,38 +316,41 @@ fn others(
     index.others(key, pods)
 }
 
-/// The responses to all requests: usage is fetched once for a namespace, everything else is taken from the status.
+/// The responses to all requests: usage is fetched once for a namespace, and identical queries are sent once,
+/// everything else is taken from the status.
 async fn fetch(
     autoscaler: &HorizontalAutoscaler,
     key: &ObjectKey,
     observed: &Observed<'_>,
+    reported_replicas: i32,
+    used_until: Option<Time>,
 ) -> Vec<Option<Fetched>> {
     let (requests, empty) = (metric_requests(observed), ScaleValues::default());
-    let is_usage =
-        |request: &Option<MetricRequest>| matches!(request, Some(MetricRequest::Resource { .. }));
-    let mut usage: Fetched = Err(String::new());
-    if requests.iter().any(is_usage) {
-        let namespace = autoscaler.usage.get(&key.namespace).await;
-        usage = match &*namespace {
-            Ok(namespace) => {
-                let pods = observed.pods.iter();
-                let usage = pods.filter_map(|pod| namespace.get(&pod.name).cloned());
-                Ok(Answer::Resource(usage.collect()))
-            }
-            Err(error) => Err(error.clone()),
-        };
-    }
     let values = StatusValues {
         status: observed.status,
         scale: observed.scale.unwrap_or(&empty),
+        reported_replicas,
         pods: observed.pods,
         now: observed.now,
     };
-    let answers = requests.into_iter().zip(values.answers(observed.spec));
-    let answer = |(request, from_status): (Option<MetricRequest>, Option<Fetched>)| {
-        if is_usage(&request) { Some(usage.clone()) } else { request.and(from_status) }
-    };
-    answers.map(answer).collect()
+    // Metrics of annotations come after those of the spec.
+    let from_status = values.answers(observed.spec).into_iter().chain(std::iter::repeat(None));
+    let resources = observed.spec.metrics.iter().map(|metric| metric.source.resource());
+    let resources = resources.chain(std::iter::repeat(None));
+    let answers = requests.into_iter().zip(from_status).zip(resources);
+    let answers = answers.map(|((request, from_status), resource)| async move {
+        match (request?, resource) {
+            (MetricRequest::Resource { .. }, Some(resource)) => {
+                Some(autoscaler.usage.answer(&key.namespace, resource, observed.pods).await)
+            }
+            (MetricRequest::Prometheus { query }, _) => {
+                let (queries, namespace) = (&autoscaler.queries, &key.namespace);
+                Some(queries.answer(namespace, &query, observed.now, used_until).await)
+            }
+            _ => from_status,
+        }
+    });
+    join_all(answers).await
 }
 
 /// The pods by how they counted for the metric that decided.
@@ -216,22 +359,4 @@ fn pod_counts(decision: &Decision, pods: &[Pod]) -> Option<PodCounts> {
     let groups = winner.outcome.as_ref().ok()?.groups.as_ref()?;
     let foreign = pods.iter().filter(|pod| pod.is_foreign).count();
     Some(PodCounts::new(groups, foreign))
-}
-
-/// The exported state according to the spec, with the rest taken from the previous state.
-fn exported_state(
-    spec: &Spec,
-    object: &HorizontalPodAutoscaler,
-    before: Option<&ExportedState>,
-    autoscaler: &HorizontalAutoscaler,
-) -> ExportedState {
-    let target = HorizontalAutoscaler::target(object);
-    ExportedState {
-        target: (target.kind.clone(), target.name.clone()),
-        dry_run: true,
-        bounds: (spec.min_replicas, spec.max_replicas),
-        update_mode: autoscaler.config.mode.as_str(),
-        decision: None,
-        ..before.cloned().unwrap_or_default()
-    }
 }

@@ -13,7 +13,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use tracing::Span;
 
 use super::{ObjectState, ReplicaController};
-use crate::cluster::cache::replica_pod::CachedPod;
+use crate::cluster::{
+    cache::replica_pod::CachedPod,
+    write::{ObjectPatchTarget, WriteContext, WriteError, status_patch},
+};
 
 /// When an object is due next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +103,20 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
         state: &mut ObjectState<Self>,
     ) -> impl Future<Output = ReconcileResult> + Send;
 
+    /// Stores a status, with a precondition on the version of the object: in the status of the object, unless the kind has
+    /// another place for it. Returns the stored object.
+    fn store_status(
+        context: WriteContext<'_>,
+        object: &Self::Object,
+        after: &Self::Status,
+    ) -> impl Future<Output = Result<Self::Object, WriteError>> + Send {
+        let patch = status_patch(Self::stored_status(object), after);
+        context.patch_object(object, ObjectPatchTarget::Status, patch)
+    }
+
+    /// Updates the state after the scale was updated by a decision.
+    fn on_scaled(_state: &mut Self::State, _decision: &Self::Decision, _now: Time) {}
+
     /// Makes a write of this kind other than of the scale, the status and events: of the object's metadata.
     fn write_metadata(
         controller: &ReplicaController<Self>,
@@ -114,8 +131,8 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
         result: &MetadataResult<Self>,
     ) -> Option<Time>;
 
-    /// The condition for a scale update whose outcome is unknown.
-    fn unknown_outcome(why: &str) -> Self::Condition;
+    /// The condition for a scale update whose outcome is unknown, if the kind has conditions.
+    fn unknown_outcome(why: &str) -> Option<Self::Condition>;
 
     /// The status after changes of conditions.
     fn with_conditions(
@@ -137,6 +154,11 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     /// Observes what the API server has stored of a status.
     fn on_stored(&self, sent: &Self::Status, stored: Option<&Self::Status>, now: Time);
 
+    /// What the controller does with objects, for kinds that have modes.
+    fn mode(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Updates what is exported after the scale was updated: replicas added and removed by this process, and those desired.
     fn export_scale(exported: &mut Self::Exported, moved: (u64, u64), desired: i32);
 
@@ -154,8 +176,7 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
 }
 
 /// The result of a write of the metadata: the new object, or `None` if it is gone.
-pub type MetadataResult<A> =
-    Result<Option<Arc<<A as AutoscalerKind>::Object>>, crate::cluster::write::WriteError>;
+pub type MetadataResult<A> = Result<Option<Arc<<A as AutoscalerKind>::Object>>, WriteError>;
 
 /// A decision about the replicas of a workload.
 pub trait DecisionRecord<S>: Debug + Send + Sync + 'static {

@@ -52,6 +52,7 @@ pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(
         {
             let mut health = controller.health.reporter.lock();
             (health.objects, health.stale) = (controller.queue.len() as u64, unknown as u64);
+            health.mode = controller.autoscaler.mode().map(str::to_owned);
             health.last_pass = exported.iter().map(health_of).map(|(_, at)| at).max();
         }
         tokio::select! {
@@ -66,7 +67,8 @@ impl<A: ReplicaAutoscaler> Probes for ReplicaController<A> {
         check_watch_loops(self.watches.all())?;
         // With a simulated clock, wall time does not bound how often the loop has to iterate.
         if self.clock.is_wall() {
-            self.health.loop_watchdog.check(LOOP_TIMEOUT, "the watermark controller's loop")
+            let what = format!("the {} controller's loop", self.settings.name);
+            self.health.loop_watchdog.check(LOOP_TIMEOUT, &what)
         } else {
             Ok(())
         }

@@ -229,7 +229,8 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
                     (state.object.namespace().unwrap_or_default(), state.object.name_any());
                 // The change stays pending, and the next reconcile resolves it.
                 tracing::warn!(%namespace, %name, %why, "scale update outcome unknown; will verify on next reconcile");
-                let change = StatusChange::Conditions(vec![A::unknown_outcome(why)]);
+                let change =
+                    StatusChange::Conditions(A::unknown_outcome(why).into_iter().collect());
                 let status =
                     self.status.new_status(state, change, now, STATUS_UPDATE_FAILED, false);
                 let message = why.clone();
@@ -246,6 +247,9 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
                 {
                     // Another process has led since. It has resolved the pending scale, and may have scaled again.
                     return ScaleFollowUp::default();
+                }
+                if *outcome == ScaleOutcome::Done {
+                    A::on_scaled(&mut state.own, decision, now);
                 }
                 let change = StatusChange::Decided(Arc::clone(decision), outcome.clone());
                 let reason = decision.status_failure_reason(outcome);

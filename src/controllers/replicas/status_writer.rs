@@ -18,7 +18,7 @@ use super::{
 };
 use crate::cluster::{
     clock::Clock,
-    write::{ObjectPatchTarget, Permit, WriteContext, WriteError, WriteStats, status_patch},
+    write::{Permit, WriteContext, WriteError, WriteStats},
 };
 
 /// Attempts to write a status if other clients change it concurrently.
@@ -133,9 +133,8 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
             if before.as_ref().is_some_and(|before| A::is_same_status(before, &after)) {
                 return Ok(false);
             }
-            let patch = status_patch(before.as_ref(), &after);
             let context = self.write_context(permit);
-            match context.patch_object(&*write.object, ObjectPatchTarget::Status, patch).await {
+            match A::store_status(context, &write.object, &after).await {
                 Ok(stored) => {
                     self.autoscaler.on_stored(&after, A::stored_status(&stored), write.now);
                     write.object = A::trimmed(stored);
@@ -149,13 +148,17 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
                     // The decision is outdated: the object was changed, or another process has scaled its target.
                     let last_scale =
                         |object: &A::Object| A::stored_status(object).and_then(A::last_scale);
-                    if fresh.meta().generation != generation
+                    let fresh = A::trimmed(fresh);
+                    // Some kinds have no generation.
+                    let is_changed = fresh.meta().generation != generation
+                        || (generation.is_none() && A::is_material_change(&write.object, &fresh));
+                    if is_changed
                         || fresh.uid() != write.object.uid()
                         || last_scale(&fresh) != last_scale(&write.object)
                     {
                         return Err(last);
                     }
-                    write.object = A::trimmed(fresh);
+                    write.object = fresh;
                 }
                 Err(why) => return Err(why),
             }

@@ -12,17 +12,30 @@ use crate::cluster::{
 
 /// The watches of one namespace, or of all.
 #[derive(Debug)]
-pub(in crate::controllers) struct WatchScope<P> {
+pub(in crate::controllers) struct WatchScope<P: CachedPod> {
     pub namespace: Option<String>,
     pub pods: Arc<WatchStatus>,
     /// Watched on demand; scales that are not in the cache are fetched.
     pub scales: ScaleCache,
-    pod_store: Mutex<LabelStore<P>>,
+    pod_store: Mutex<PodStore<P>>,
+}
+
+/// The pods, and what they have in common.
+#[derive(Debug)]
+struct PodStore<P: CachedPod> {
+    pods: LabelStore<P>,
+    shared: P::Shared,
+}
+
+impl<P: CachedPod> Default for PodStore<P> {
+    fn default() -> Self {
+        Self { pods: LabelStore::default(), shared: P::Shared::default() }
+    }
 }
 
 /// The watches of all configured namespaces.
 #[derive(Debug)]
-pub(in crate::controllers) struct WatchScopes<P>(Vec<Arc<WatchScope<P>>>);
+pub(in crate::controllers) struct WatchScopes<P: CachedPod>(Vec<Arc<WatchScope<P>>>);
 
 impl<P: CachedPod> WatchScopes<P> {
     /// Watches that are not started yet.
@@ -54,8 +67,8 @@ impl<P: CachedPod> WatchScopes<P> {
         map: impl FnMut(&P) -> R,
     ) -> Vec<R> {
         let Some(scope) = self.scope_of(namespace) else { return Vec::new() };
-        let pods = scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
-        pods.find(namespace, selector, map)
+        let store = scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.pods.find(namespace, selector, map)
     }
 
     /// The watches of scales that have been started. None of them is required.
@@ -83,7 +96,7 @@ impl<P: CachedPod> WatchScopes<P> {
     /// Number of cached pods.
     pub fn pod_count(&self) -> usize {
         let count = |scope: &Arc<WatchScope<P>>| {
-            scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner).len()
+            scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner).pods.len()
         };
         self.0.iter().map(count).sum()
     }
@@ -92,11 +105,12 @@ impl<P: CachedPod> WatchScopes<P> {
 impl<P: CachedPod> WatchScope<P> {
     /// Applies a change of a pod.
     pub fn apply_pod_change(&self, change: ObjectChange<P::Object>) {
-        let change = change.map(|pod| {
+        let mut store = self.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
+        let PodStore { pods, shared } = &mut *store;
+        pods.apply(change.map(|pod| {
             let namespace = pod.namespace().unwrap_or_default();
-            let pod = P::from_object(pod);
+            let pod = P::from_object(pod, shared);
             (namespace, pod.name(), pod)
-        });
-        self.pod_store.lock().unwrap_or_else(PoisonError::into_inner).apply(change);
+        }));
     }
 }

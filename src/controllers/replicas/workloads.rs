@@ -51,7 +51,7 @@ impl ObservedScale {
 }
 
 /// Access to the workloads of a controller.
-pub(in crate::controllers) struct Workloads<P> {
+pub(in crate::controllers) struct Workloads<P: CachedPod> {
     /// Watches per namespace.
     pub scopes: WatchScopes<P>,
     /// Client for the scale subresource.

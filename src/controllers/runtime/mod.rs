@@ -12,6 +12,7 @@ pub(crate) mod controller_watches;
 pub(crate) mod liveness_thread;
 pub(crate) mod loop_watchdog;
 pub mod prometheus;
+pub mod prometheus_queries;
 pub(crate) mod quotas;
 pub(crate) mod role_health;
 pub(crate) mod shutdown;

@@ -34,7 +34,7 @@ use super::{
 };
 use crate::{
     cluster::{cache::replica_pod::ReplicaPod, metric_sources::metrics_client::MetricsClient},
-    telemetry::{ExportedState, WatermarkMetrics},
+    telemetry::{ExportedState, WatermarkMetrics, watermark::watermark_state},
 };
 
 /// WatermarkPodAutoscalers: flags, metrics, and the client for values and alerts.
@@ -157,8 +157,8 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         finalizer::complete_removal(controller, state, result)
     }
 
-    fn unknown_outcome(why: &str) -> ConditionUpdate {
-        ConditionUpdate::indeterminate(why)
+    fn unknown_outcome(why: &str) -> Option<ConditionUpdate> {
+        Some(ConditionUpdate::indeterminate(why))
     }
 
     fn with_conditions(
@@ -218,7 +218,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
     }
 
     fn export_status(exported: &mut ExportedState, status: &WatermarkPodAutoscalerStatus) {
-        exported.set_conditions(status);
+        watermark_state::set_conditions(exported, status);
     }
 
     fn health_of(exported: &ExportedState) -> (bool, Time) {

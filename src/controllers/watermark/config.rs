@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::prometheus::{selector::LabelMatchers, transport::TransportConfig};
-
 use super::{super::replicas::ReplicaSettings, EVENT_COMPONENT};
 use crate::{
-    cluster::metric_sources::promql::TenantScope,
     controllers::{
-        runtime::config::{ElectionConfig, ProcessConfig},
+        runtime::{
+            config::{ElectionConfig, ProcessConfig},
+            prometheus_queries::PrometheusQueries,
+        },
         updater::config::DryRun,
     },
     telemetry::{Cardinality, LabelSet},
@@ -75,19 +75,4 @@ impl WatermarkConfig {
             election: self.election.clone(),
         }
     }
-}
-
-/// The Prometheus server for PromQL queries of objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrometheusQueries {
-    /// Address and authentication. Queries are disabled if the address is empty.
-    pub transport: TransportConfig,
-    /// Label matchers that are added to every query.
-    pub matchers: LabelMatchers,
-    /// Which series the queries of a namespace may read.
-    pub scope: TenantScope,
-    /// The maximum number of concurrent queries.
-    pub max_concurrent: usize,
-    /// Timeout of a query.
-    pub timeout: Duration,
 }

@@ -2,12 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use kube::Client;
-use plimsoll_storage::prometheus::{
-    client::{self, QueryLimits},
-    transport::{HttpTransport, WallClock},
-};
 
 use super::{autoscaler::WatermarkAutoscaler, config::WatermarkConfig};
 use crate::controllers::runtime::client_calls::QueryRecorder;
@@ -20,7 +16,6 @@ use crate::{
                 RecommenderCallObserver, RecommenderClient, RequestLimits, redact_url,
             },
             metrics_client::{FetchContext, MetricTimeouts, MetricsClient},
-            promql::PromqlCache,
         },
     },
     telemetry::PrometheusQueryMetrics,
@@ -55,44 +50,16 @@ pub(super) fn metrics_client(
     calls: Arc<dyn RecommenderCallObserver>,
     query_metrics: PrometheusQueryMetrics,
 ) -> Result<MetricsClient> {
+    let observer = Arc::new(QueryRecorder::new(query_metrics));
+    let promql = config.prometheus.open(config.period, config.max_metric_age, clock, observer)?;
     Ok(MetricsClient::new(
         client,
-        promql(config, clock, query_metrics)?,
+        promql,
         RecommenderClient::new(USER_AGENT, calls, RequestLimits::default()),
         config.recommender_tls.clone(),
         metric_timeouts(config),
         config.workers,
     ))
-}
-
-/// The client of the Prometheus server, if one is configured.
-fn promql(
-    config: &WatermarkConfig,
-    clock: &Clock,
-    query_metrics: PrometheusQueryMetrics,
-) -> Result<Option<PromqlCache>> {
-    let prometheus = &config.prometheus;
-    if prometheus.transport.address.is_empty() {
-        return Ok(None);
-    }
-    let wall = clock.clone();
-    let transport =
-        HttpTransport::new(prometheus.transport.clone(), WallClock::new(move || wall.now()))
-            .context("--prometheus-address")?;
-    let limits = QueryLimits {
-        max_in_flight: prometheus.max_concurrent,
-        timeout: prometheus.timeout,
-        max_attempts: 1,
-        ..QueryLimits::default()
-    };
-    let client = client::PrometheusClient::new(Arc::new(transport), limits)
-        .with_observer(Arc::new(QueryRecorder::new(query_metrics)));
-    let promql = PromqlCache::new(client, config.period)
-        .with_matchers(prometheus.matchers.clone())
-        .with_tenant_scope(prometheus.scope.clone());
-    // The age of samples costs another query and is only needed for --max-metric-age.
-    let needs_sample_age = config.max_metric_age.is_some();
-    Ok(Some(if needs_sample_age { promql.with_sample_age() } else { promql }))
 }
 
 /// A request that takes longer than a period delays the next reconcile, and so a change of the bounds. Upstream limits

@@ -1,20 +1,15 @@
-//! Exports metrics: of recommender calls as they happen, of objects at each scrape.
+//! Exports metrics of calls to recommenders.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, PoisonError, Weak},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
-
-use plimsoll_core::types::ObjectKey;
 
 use super::WatermarkController;
 use crate::{
     cluster::metric_sources::external_recommender::RecommenderCallObserver,
-    telemetry::{
-        RecommenderCall, ReplicaMetricsSource, ReplicaRow, WatermarkMetrics, client_label,
-        objects::PAGE_SIZE,
-    },
+    telemetry::{RecommenderCall, WatermarkMetrics, client_label},
 };
 
 /// Counts calls to recommenders.
@@ -51,21 +46,6 @@ impl RecommenderCallObserver for RecommenderCallMetrics {
             (Some(call), Err(())) => call.on_failure(),
             (None, _) => {}
         }
-    }
-}
-
-/// The objects of the controller, for a scrape.
-pub(super) struct WatermarkObjectMetrics(pub Weak<WatermarkController>);
-
-impl ReplicaMetricsSource for WatermarkObjectMetrics {
-    fn visit(
-        &self,
-        after: Option<&ObjectKey>,
-        visit: &mut dyn FnMut(ReplicaRow<'_>),
-    ) -> Option<ObjectKey> {
-        self.0.upgrade()?.visit_exported(after, PAGE_SIZE, |key, state, now| {
-            visit(ReplicaRow { key, state, now });
-        })
     }
 }
 

@@ -37,7 +37,7 @@ use crate::{
         target::scale::{ScaleReadError, ScaleState},
         write::{ObjectPatchTarget, WriteError},
     },
-    telemetry::ExportedState,
+    telemetry::{ExportedState, watermark::watermark_state},
 };
 
 /// Delay of the next reconcile if the target does not exist.
@@ -58,20 +58,20 @@ pub(super) async fn reconcile(
     let config = &controller.autoscaler.config;
     let spec = with_defaults(&state.object.spec);
     let before = state.exported.as_deref();
-    let mut exported = ExportedState::from_spec(&spec, before, now);
+    let mut exported = watermark_state::from_spec(&spec, before, now);
     exported.labels = exported_labels(&config.labels_as_tags, state);
     exported.dry_run |= config.dry_run.is_some();
     if config.compat == Compat::Plimsoll {
         if let Some(before) = before {
             exported.advance_cooldown(before.reconciled_at);
         }
-        exported.start_cooldown(&spec, &state.status());
+        watermark_state::start_cooldown(&mut exported, &spec, &state.status());
         finalizer::queue_removal(controller, state, now);
     }
     let mut reconcile = Reconcile { controller, key, state, spec, exported, now };
     let result = reconcile.run().await;
     let Reconcile { state, mut exported, .. } = reconcile;
-    exported.set_conditions(&state.status());
+    watermark_state::set_conditions(&mut exported, &state.status());
     state.last_reconcile = Some(controller.clock.now());
     state.exported = Some(Arc::new(exported));
     result
@@ -209,7 +209,7 @@ impl Reconcile<'_> {
         let is_dry_run = self.spec.dry_run;
         let previous_desired = self.exported.desired_replicas;
         self.exported.set_decision(record);
-        self.exported.set_limits(&decision, fixes);
+        watermark_state::set_limits(&mut self.exported, &decision, fixes);
         if decision.change.is_some() && !is_dry_run && config.dry_run.is_none() {
             // Until the change is made.
             self.exported.desired_replicas = previous_desired;

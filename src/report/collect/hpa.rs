@@ -10,10 +10,18 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use plimsoll_core::{
+    api::VerticalPodAutoscaler,
     hpa::{
-        Answer, Config, Decision, Fetched, Fix, Fixes, MetricRequest, Observed, Pod, ScaleError,
-        ScaleValues, Selector, Spec, decide, lint::contested_resources, metric_requests,
-        samples::PodMetrics, status_values::StatusValues,
+        Answer, Config, Decision, Fetched, Fix, Fixes, HpaOptions, HpaRecord, MetricRequest,
+        NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues, Selector, Spec, assist, decide,
+        lint::contested_resources,
+        metric_requests,
+        record::RECORD_ANNOTATION,
+        reported_replicas::ReportedReplicas,
+        samples::PodMetrics,
+        spec::Metric,
+        status_values::StatusValues,
+        takeover::{ObjectMode, takeover},
     },
     types::Time,
 };
@@ -36,6 +44,8 @@ use crate::{
 const CONCURRENT_REQUESTS: usize = 8;
 /// The selectors of more other objects than these are not compared.
 const MAX_OTHERS: usize = 200;
+/// The default of `--horizontal-pod-autoscaler-sync-period`.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(15);
 /// Timeout of the request for usage.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -51,8 +61,8 @@ pub struct ExplainHpaConfig {
 }
 
 /// The target's scale, and the UID of the target.
-struct Target {
-    scale: Result<ScaleValues, ScaleError>,
+pub(super) struct Target {
+    pub(super) scale: Result<ScaleValues, ScaleError>,
     uid: Box<str>,
 }
 
@@ -90,8 +100,29 @@ pub async fn explain(
     let status = object.status.clone().unwrap_or_default();
     let scale = target.scale.as_ref();
     let empty = ScaleValues::default();
-    let values = StatusValues { status: &status, scale: scale.unwrap_or(&empty), pods: &pods, now };
-    let memory = values.memory();
+    let reported = |scale| ReportedReplicas::default().observe(scale, &status, Duration::ZERO, now);
+    let reported_replicas = scale.map_or(0, reported);
+    let scale_values = scale.unwrap_or(&empty);
+    let values =
+        StatusValues { status: &status, scale: scale_values, reported_replicas, pods: &pods, now };
+    let takeover = takeover(object.annotations(), object.owner_references(), &spec);
+    let is_adopted = takeover.mode != ObjectMode::Shadow;
+    let record = object.annotations().get(RECORD_ANNOTATION).filter(|_| is_adopted);
+    let record = record.and_then(|text| HpaRecord::parse(text).ok());
+    // What Plimsoll stored is exact, what the HPA controller remembers can only be inferred.
+    let memory =
+        record.as_ref().map_or_else(|| values.memory(), |record| record.restored_memory(now));
+    let (mut options, invalid) = if is_adopted {
+        HpaOptions::from_annotations(object.annotations(), DEFAULT_PERIOD)
+    } else {
+        Default::default()
+    };
+    options.require_query_for_zero();
+    // Only the controller has a Prometheus.
+    let queried = std::mem::take(&mut options.metrics);
+    let queried: Vec<&str> = queried.iter().filter_map(Metric::query_name).collect();
+    let original = spec;
+    let spec = takeover.effective_spec(&original);
     let observed = Observed {
         namespace,
         name,
@@ -103,26 +134,24 @@ pub async fn explain(
         others: &others,
         memory: &memory,
         config: &controller_config,
-        fixes: Fixes::UPSTREAM,
+        fixes: if is_adopted { Fixes::ALL } else { Fixes::UPSTREAM },
+        options: &options,
         now,
     };
     let answers = fetch(client, namespace, &observed, values.answers(&spec)).await;
-    let decision = decide(&observed, &answers);
-    let fixes = effects(&observed, &answers, &decision);
+    let mut decision = decide(&observed, &answers);
+    if takeover.mode == ObjectMode::Assist {
+        let builtin =
+            Observed { spec: &original, fixes: Fixes::UPSTREAM, options: &NO_OPTIONS, ..observed };
+        decision = assist(&decision, &decide(&builtin, &answers));
+    }
+    let fixes = if is_adopted { Vec::new() } else { effects(&observed, &answers, &decision) };
     let foreign = pods.iter().filter(|pod| pod.is_foreign);
     let foreign: Vec<String> = foreign.map(|pod| pod.name.clone()).collect();
     let own: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_foreign).collect();
     // Without the CRD there are no VPAs.
     let vpas = snapshot.vpas.as_ref().map_or(&[][..], |list| &list.objects);
-    let contested: Vec<_> = vpas
-        .iter()
-        .filter(|vpa| {
-            let target = &vpa.spec.target_ref;
-            (&*target.kind, &*target.name) == (&*reference.kind, &*reference.name)
-        })
-        .map(|vpa| (vpa.name_any(), contested_resources(&spec, &own, &vpa.spec)))
-        .filter(|(_, resources)| !resources.is_empty())
-        .collect();
+    let contested = contested(vpas, reference, &spec, &own);
     Ok(HpaReport::of(&HpaInput {
         object: (namespace, name),
         target: (&reference.kind, &reference.name),
@@ -133,8 +162,28 @@ pub async fn explain(
         fixes: &fixes,
         foreign_pods: &foreign,
         contested: &contested,
+        takeover: &takeover,
+        invalid: &invalid,
+        queried: &queried,
+        record: record.as_ref(),
         now,
     }))
+}
+
+/// The VPAs of the target, each with the resources whose requests it changes.
+fn contested<'a>(
+    vpas: &[VerticalPodAutoscaler],
+    target: &CrossVersionObjectReference,
+    spec: &'a Spec,
+    pods: &[&Pod],
+) -> Vec<(String, Vec<&'a str>)> {
+    let vpas = vpas.iter().filter(|vpa| {
+        let own = &vpa.spec.target_ref;
+        (&*own.kind, &*own.name) == (&*target.kind, &*target.name)
+    });
+    vpas.map(|vpa| (vpa.name_any(), contested_resources(spec, pods, &vpa.spec)))
+        .filter(|(_, resources)| !resources.is_empty())
+        .collect()
 }
 
 fn key(namespace: &str, reference: &CrossVersionObjectReference) -> ObjectReference {
@@ -146,7 +195,7 @@ fn key(namespace: &str, reference: &CrossVersionObjectReference) -> ObjectRefere
     }
 }
 
-async fn read_target(
+pub(super) async fn read_target(
     scales: &ScaleClient,
     namespace: &str,
     reference: &CrossVersionObjectReference,

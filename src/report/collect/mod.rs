@@ -2,6 +2,7 @@
 
 pub(crate) mod doctor;
 pub(crate) mod hpa;
+pub(crate) mod hpa_lint;
 pub(crate) mod lookup;
 pub(crate) mod pod;
 pub(crate) mod status;

@@ -18,11 +18,12 @@ const LABEL_SELECTOR: &str = "app.kubernetes.io/name=plimsoll";
 const COMPONENT_LABEL: &str = "app.kubernetes.io/component";
 /// The default namespace of the Leases of the VPA controllers.
 const DEFAULT_LEASE_NAMESPACE: &str = "kube-system";
-const LEASE_NAMES: [&str; 4] = [
+const LEASE_NAMES: [&str; 5] = [
     "vpa-recommender-lease",
     "vpa-updater",
     "vpa-admission-controller",
     "watermarkpodautoscaler-lock",
+    "plimsoll-horizontal",
 ];
 
 /// Collects the status. `namespace` is an additional namespace of Leases. What cannot be read is listed in the result.

@@ -9,6 +9,7 @@
 
 pub(crate) mod diagnose;
 mod history_findings;
+pub mod hpa_lint;
 pub(crate) mod probe_results;
 pub(crate) mod report;
 mod series_findings;

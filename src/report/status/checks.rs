@@ -7,11 +7,12 @@ use super::{
 };
 
 /// Default Lease name prefixes, to identify roles that do not report their health, in the order of the report.
-const DEFAULT_LEASE_NAMES: [(&str, &str); 4] = [
+const DEFAULT_LEASE_NAMES: [(&str, &str); 5] = [
     ("vpa-recommender", "recommender"),
     ("vpa-updater", "updater"),
     ("vpa-admission-controller", "admission-controller"),
     ("watermarkpodautoscaler-lock", "watermark"),
+    ("plimsoll-horizontal", "horizontal"),
 ];
 /// The number of missed intervals after which a late loop is a problem.
 const MAX_MISSED_INTERVALS: f64 = 3.0;
@@ -69,6 +70,15 @@ fn lease_role(lease: &LeaseFacts) -> Option<String> {
     by_name.map(|(_, role)| (*role).to_owned())
 }
 
+/// What a role is called in a sentence.
+fn title(role: &str) -> &str {
+    match role {
+        "watermark" => "watermark controller",
+        "horizontal" => "horizontal controller",
+        _ => role,
+    }
+}
+
 fn seconds(from: Time, to: Time) -> f64 {
     to.nanos_since(from).max(0) as f64 / 1e9
 }
@@ -80,6 +90,7 @@ fn role(
     findings: &mut Vec<Finding>,
 ) -> Option<RoleReport> {
     let role = lease_role(lease)?;
+    let title = title(&role);
     let place = format!("{}/{}", lease.namespace, lease.name);
     let pods: Vec<&PodFacts> =
         facts.pods.iter().filter(|pod| pod.component == role || is_held_by(lease, pod)).collect();
@@ -92,13 +103,13 @@ fn role(
     let is_old = renewed
         .is_some_and(|renewed| renewed > lease.seconds as f64 * patience + CLOCK_TOLERANCE_SECONDS);
     if lease.holder.is_empty() {
-        problem("no_leader", format!("the {role} has no leader: Lease {place} has no holder"));
+        problem("no_leader", format!("the {title} has no leader: Lease {place} has no holder"));
     } else if is_old {
         let ago = renewed.unwrap_or_default();
         problem(
             "lease_is_old",
             format!(
-                "Lease {place} of the {role} was last renewed {ago:.0} s ago, by {}",
+                "Lease {place} of the {title} was last renewed {ago:.0} s ago, by {}",
                 lease.holder
             ),
         );
@@ -106,7 +117,7 @@ fn role(
     if let Some(why) = &lease.unreadable {
         problem(
             "unreadable",
-            format!("cannot read the health of the {role} in Lease {place}: {why}"),
+            format!("cannot read the health of the {title} in Lease {place}: {why}"),
         );
     }
     let loop_age = vitals.and_then(|health| health.last_pass).map(|at| seconds(at, now));
@@ -115,6 +126,7 @@ fn role(
     }
     Some(RoleReport {
         role,
+        mode: vitals.and_then(|health| health.mode.clone()),
         lease: place,
         leader: Some(lease.holder.clone()).filter(|holder| !holder.is_empty()),
         version: vitals.map(|health| health.version.clone()),
@@ -146,6 +158,7 @@ fn check_role_health(
     now: Time,
     findings: &mut Vec<Finding>,
 ) {
+    let title = title(role);
     let mut find = |level, code, message: String| findings.push(Finding::new(level, code, message));
     if let Some(age) = loop_age.filter(|age| {
         *age > vitals.interval_seconds * MAX_MISSED_INTERVALS + CLOCK_TOLERANCE_SECONDS
@@ -154,7 +167,7 @@ fn check_role_health(
             Level::Problem,
             "loop_is_late",
             format!(
-                "the last pass of the {role} ended {age:.0} s ago, but its interval is {:.0} s: check its log",
+                "the last pass of the {title} ended {age:.0} s ago, but its interval is {:.0} s: check its log",
                 vitals.interval_seconds
             ),
         );
@@ -166,7 +179,7 @@ fn check_role_health(
             Level::Problem,
             "history_not_loaded",
             format!(
-                "the history of the {role} is {state}: pods are not evicted based on its recommendations until it is loaded"
+                "the history of the {title} is {state}: pods are not evicted based on its recommendations until it is loaded"
             ),
         );
     }
@@ -191,7 +204,7 @@ fn check_role_health(
         );
     }
     if vitals.stale as f64 > vitals.objects as f64 * STALE_SHARE {
-        let problem = if role == "watermark" {
+        let problem = if matches!(role, "watermark" | "horizontal") {
             "have an unavailable metric"
         } else {
             "have had no sample for 15 minutes"
@@ -199,7 +212,7 @@ fn check_role_health(
         find(
             Level::Warning,
             "stale_data",
-            format!("{} of {} objects of the {role} {problem}", vitals.stale, vitals.objects),
+            format!("{} of {} objects of the {title} {problem}", vitals.stale, vitals.objects),
         );
     }
 }

@@ -58,11 +58,12 @@ fn table(page: &mut Page<'_>, report: &StatusReport) {
 fn row(role: &RoleReport) -> [String; COLUMNS] {
     let none = || "-".to_owned();
     let pods = if role.pods == 0 { none() } else { format!("{}/{}", role.ready, role.pods) };
+    let reads_metrics = matches!(&*role.role, "watermark" | "horizontal");
     let data = match (&role.history, role.stale) {
         (Some(history), Some(0)) => history.clone(),
         (Some(history), Some(stale)) => format!("{history}, {stale} stale"),
-        (None, Some(0)) if role.role == "watermark" => "fresh".to_owned(),
-        (None, Some(stale)) if role.role == "watermark" => format!("{stale} unknown"),
+        (None, Some(0)) if reads_metrics => "fresh".to_owned(),
+        (None, Some(stale)) if reads_metrics => format!("{stale} unknown"),
         _ => match (role.breaker_until, role.held_workloads) {
             (Some(_), _) => "breaker open".to_owned(),
             (None, Some(paused)) if paused > 0 => format!("{paused} paused"),
@@ -83,7 +84,8 @@ fn leader_line(role: &RoleReport) -> String {
     let Some(leader) = &role.leader else { return format!("{}: no leader", role.lease) };
     // The identity is the pod name and a random suffix.
     let pod = leader.rsplit_once('_').map_or(&**leader, |(pod, _)| pod);
-    format!("{}: {pod}", role.lease)
+    let mode = role.mode.as_ref().map(|mode| format!(", mode {mode}")).unwrap_or_default();
+    format!("{}: {pod}{mode}", role.lease)
 }
 
 fn age(seconds: f64) -> String {

@@ -6,7 +6,7 @@ use plimsoll_core::types::ObjectKey;
 
 use super::{ObjectMetrics, families::OBJECT_FAMILIES};
 use crate::telemetry::{
-    definition::Definition, exposition::FamilyWriter, watermark::ReplicaObjectMetrics,
+    definition::Definition, exposition::FamilyWriter, replicas::ReplicaObjectMetrics,
 };
 
 pub(in crate::telemetry) fn definitions(

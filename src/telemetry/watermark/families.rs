@@ -2,30 +2,16 @@
 
 use plimsoll_core::scaling::MetricDecision;
 
-use super::exported_state::{EmitSample, ReplicaRow, bool_value};
 use crate::telemetry::{
     definition::{Definition, counter, gauge},
     labels::LabelSet,
+    replicas::{EmitSample, ReplicaRow, ReplicaSeries, UpstreamFamily, UpstreamSeries, bool_value},
 };
 
-/// How a family reads its values from the row of an object.
-pub(in crate::telemetry) enum ReplicaSeries {
-    /// One value.
-    Object(fn(&ReplicaRow<'_>) -> Option<f64>),
-    /// A value for each metric.
-    Metric(fn(&MetricDecision) -> Option<f64>),
-    /// A value for each value of a label.
-    Labelled(fn(&ReplicaRow<'_>, &mut EmitSample<'_>)),
-    /// 1 or 0 for each restriction.
-    Restrictions,
-    /// Always 1, with labels of the object.
-    Tags,
-}
-
 /// A family of upstream, with the labels of its latest release.
-pub(super) struct UpstreamFamilyDefinition {
-    pub definition: Definition,
-    pub values: ReplicaSeries,
+struct UpstreamFamilyDefinition {
+    definition: Definition,
+    values: ReplicaSeries,
 }
 
 /// The labels of a series of an object, with one additional label at its alphabetical position.
@@ -61,7 +47,7 @@ const UNDECIDED: &str = "no decision has been made yet";
 
 impl UpstreamFamilyDefinition {
     /// The definition with the labels of a release, which live as long as the process.
-    pub(super) fn definition(&self, set: LabelSet) -> Definition {
+    fn definition(&self, set: LabelSet) -> Definition {
         let later: &[&str] = match set {
             LabelSet::V10 => &["dry_run", "namespace", "target_name"],
             LabelSet::V11 => &["dry_run"],
@@ -105,7 +91,7 @@ const fn labelled(
     UpstreamFamilyDefinition { definition, values: ReplicaSeries::Labelled(each) }
 }
 
-pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
+static FAMILIES: [UpstreamFamilyDefinition; 18] = [
     labelled(
         gauge("wpa_controller_conditions", "1 while this condition of an object is true, else 0.")
             .labels(CONDITION, "3 per WPA")
@@ -237,6 +223,15 @@ pub(super) static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         MetricDecision::counted_value,
     ),
 ];
+
+/// Upstream's families with the labels of a release. `labels_as_tags` are the keys of the labels of objects to expose.
+pub fn upstream_series(set: LabelSet, labels_as_tags: &[String]) -> UpstreamSeries {
+    let families = FAMILIES.iter().map(|family| UpstreamFamily {
+        definition: family.definition(set),
+        values: &family.values,
+    });
+    UpstreamSeries::new(families.collect(), labels_as_tags)
+}
 
 #[cfg(test)]
 mod tests {

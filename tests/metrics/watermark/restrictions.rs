@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll::telemetry::{
     Cardinality, ExportedState, LabelSet, Registry, ReplicaMetricsSource, ReplicaObjectMetrics,
-    ReplicaRow,
+    ReplicaRow, upstream_series,
 };
 use plimsoll_core::{scaling::MetricDecision, types::ObjectKey};
 
@@ -30,8 +30,7 @@ fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_z
     registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
         objects,
         Cardinality::Standard,
-        LabelSet::V12,
-        &[],
+        upstream_series(LabelSet::V12, &[]),
     ));
     let registry = Arc::new(registry);
     let held = |object: Option<WatermarkFixture>| {

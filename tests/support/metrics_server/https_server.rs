@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::exposition;
 use super::responses;
-use super::state::{Fault, MetricsApi, State};
+use super::state::{ApiRead, ApiResponse, Fault, MetricsApi, Responder, State};
 use crate::support::certificates::CertificateAuthority;
 use crate::support::clock::wall_now;
 
@@ -75,6 +75,15 @@ async fn respond(
         "/metrics/kube-state" => return Ok(text(exposition::kube_state(&state))),
         _ => {}
     }
+    let agent = request.headers().get(http::header::USER_AGENT);
+    let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or("unknown").to_owned();
+    let responder = state.lock().responder.clone();
+    let responds = |responder: &Responder| responder(ApiRead { agent: &agent, path, query });
+    match responder.as_deref().and_then(responds) {
+        Some(ApiResponse::Json(body)) => return Ok(json_text(body)),
+        Some(ApiResponse::Hang) => std::future::pending::<()>().await,
+        None => {}
+    }
     let namespace = responses::namespace(path);
     let namespace = namespace.as_deref();
     let fault = responses::api(path)
@@ -87,8 +96,6 @@ async fn respond(
         noted.push((format!("{path}?{query}"), wall_now()));
     }
     let is_usage = responses::is_usage_of_pods(path);
-    let agent = request.headers().get(http::header::USER_AGENT);
-    let agent = agent.and_then(|agent| agent.to_str().ok()).unwrap_or("unknown").to_owned();
     let turn = {
         let mut known = state.lock();
         let known = known.scope(namespace);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
@@ -77,6 +78,29 @@ pub struct State {
     known: Mutex<ConfiguredUsage>,
 }
 
+/// A read of one of the APIs.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiRead<'a> {
+    /// The user agent of the reader.
+    pub agent: &'a str,
+    /// The path.
+    pub path: &'a str,
+    /// The query, still encoded.
+    pub query: &'a str,
+}
+
+/// The response to a read that the test answers itself.
+#[derive(Clone, Debug)]
+pub enum ApiResponse {
+    /// This JSON.
+    Json(Bytes),
+    /// None, ever.
+    Hang,
+}
+
+/// Responds to reads in place of the server. Returns `None` for those that the server is to answer.
+pub type Responder = dyn Fn(ApiRead<'_>) -> Option<ApiResponse> + Send + Sync;
+
 /// Namespace, pod or prefix, container.
 type Key = (String, String, String);
 
@@ -89,6 +113,8 @@ pub struct ConfiguredUsage {
     pub external: BTreeMap<(String, String, BTreeMap<String, String>), f64>,
     /// CPU seconds of each container up to a time, for counters.
     pub counted: BTreeMap<Key, (Timestamp, f64)>,
+    /// Responds first, if it is set.
+    pub responder: Option<Arc<Responder>>,
     /// Scopes of namespaces that have their own.
     scopes: BTreeMap<String, Scope>,
     /// The scope of all other namespaces, and of cluster-wide requests.

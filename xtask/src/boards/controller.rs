@@ -98,8 +98,7 @@ fn loops() -> Row {
             duration(
                 "Loop lag",
                 "Delay of the latest pass of each role, and the 90th percentile of the delay of \
-                 WatermarkPodAutoscaler reconciles. Growing lag means that the work exceeds the \
-                 interval.",
+                 reconciles of single objects. Growing lag means that the work exceeds the interval.",
             )
             .field("custom.lineWidth", 2)
             .target(over_time("max by (role) (plimsoll_loop_lag_seconds{@})", "{{role}}"))

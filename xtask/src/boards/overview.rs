@@ -88,9 +88,9 @@ fn health() -> Row {
             Panel::new(
                 Kind::Stat,
                 "Restricted objects",
-                "Objects with an active restriction, by kind. Values within the watermarks \
-                 (within_bounds) are not a restriction; the recommender's minimum request (floor) \
-                 is excluded, because it needs no action.",
+                "Objects with an active restriction, by kind. Values within the watermarks or the \
+                 tolerance (within_bounds, within_tolerance) are not a restriction; the \
+                 recommender's minimum request (floor) is excluded, because it needs no action.",
                 "none",
             )
             .size(4, 4)
@@ -100,7 +100,7 @@ fn health() -> Row {
             .target(now(
                 "sum by (kind) (max by (cluster, kind, namespace, name) \
                  (plimsoll_restricted_scaling{@, namespace=~\"$namespace\", name=~\"$name\", \
-                 reason=~\"$reason\", reason!~\"within_bounds|floor\"}))",
+                 reason=~\"$reason\", reason!~\"within_bounds|within_tolerance|floor\"}))",
                 "{{kind}}",
             )),
             Panel::new(

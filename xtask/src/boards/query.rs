@@ -20,9 +20,10 @@ pub(super) struct Target {
 /// `job` and `instance` select the processes. Series of single objects come from the leading replica, and from all
 /// replicas of the recommender, which are warm. So a query takes the `max by` the object's labels, which merges the
 /// series of replicas that led in turn. The variables are `All` unless the user selects one replica.
-const SELECTORS: [(&str, &str); 5] = [
+const SELECTORS: [(&str, &str); 6] = [
     ("@of_vpa", r#"@, vpa_namespace=~"$namespace", vpa_name=~"$name""#),
     ("@of_wpa", r#"@, wpa_namespace=~"$namespace", wpa_name=~"$name""#),
+    ("@hpa", r#"@, kind="hpa", namespace=~"$namespace", name=~"$name""#),
     ("@vpa", r#"@, kind="vpa", namespace=~"$namespace", name=~"$name""#),
     ("@wpa", r#"@, kind="wpa", namespace=~"$namespace", name=~"$name""#),
     ("@", r#"cluster=~"$cluster", job=~"$job", instance=~"$instance""#),

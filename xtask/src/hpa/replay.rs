@@ -8,8 +8,8 @@ use plimsoll_core::hpa::hpa_state::{Recommendation, ScaleEvent};
 use plimsoll_core::hpa::labels::Failure;
 use plimsoll_core::hpa::status::differs;
 use plimsoll_core::hpa::{
-    Config, Decision, EventStage, EventType, Fetched, Fixes, HpaState, Observed, ScaleError,
-    ScaleValues, Selector, Zone, decide, metric_requests,
+    Config, Decision, EventStage, EventType, Fetched, Fixes, HpaState, NO_OPTIONS, Observed,
+    ScaleError, ScaleValues, Selector, Zone, decide, metric_requests,
 };
 use plimsoll_core::types::Time;
 
@@ -162,6 +162,7 @@ impl ScenarioPlayer<'_> {
             memory: &memory,
             config: &self.config,
             fixes: self.fixes,
+            options: &NO_OPTIONS,
             now: time(self.now),
         };
         let requests = metric_requests(&observed);

@@ -317,6 +317,10 @@ impl SimulatedCluster {
                 });
                 (format!("metrics.external {metric} {metric_selector}"), fetched)
             }
+            // Only annotations add queries, which the controller of upstream does not read.
+            MetricRequest::Prometheus { query } => {
+                (format!("prometheus {query}"), Err("there is no Prometheus".to_owned()))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::types::quantity::Quantity;
 
 /// Another autoscaler in the same namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OtherAutoscaler<'a> {
     /// `VerticalPodAutoscaler` or `HorizontalPodAutoscaler`.
     pub kind: &'a str,
@@ -19,8 +19,17 @@ pub struct OtherAutoscaler<'a> {
     pub target_kind: &'a str,
     /// Name of its target.
     pub target_name: &'a str,
-    /// Whether it scales on CPU or memory. True for every VPA.
-    pub uses_resources: bool,
+    /// What it scales on relative to requests. Empty for a VPA.
+    pub utilization_of: Vec<UtilizationMetric<'a>>,
+}
+
+/// A metric whose target is relative to requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UtilizationMetric<'a> {
+    /// Name of the resource.
+    pub resource: &'a str,
+    /// Name of the container; `None` for all of them.
+    pub container: Option<&'a str>,
 }
 
 /// Kinds that are looked up by name only, and the API group that is used for them.
@@ -51,7 +60,8 @@ pub(super) fn add_warnings(
     check_boosts(spec, warnings);
     check_requirements(spec, warnings);
     if let Some(target) = &spec.target_ref {
-        check_other_autoscalers(target, own, others, warnings);
+        check_other_vpas(target, own, others, warnings);
+        check_utilization(spec, target, others, warnings);
     }
 }
 
@@ -142,28 +152,74 @@ fn check_requirements(spec: &Spec, warnings: &mut Warnings) {
     }
 }
 
-fn check_other_autoscalers(
+const VPA: &str = "VerticalPodAutoscaler";
+
+fn has_same_target(target: &TargetRef, other: &OtherAutoscaler<'_>) -> bool {
+    Some(other.target_kind) == target.kind.as_deref()
+        && Some(other.target_name) == target.name.as_deref()
+}
+
+fn check_other_vpas(
     target: &TargetRef,
     own: &Metadata,
     others: &[OtherAutoscaler<'_>],
     warnings: &mut Warnings,
 ) {
-    let has_same_target = |other: &&OtherAutoscaler<'_>| {
-        Some(other.target_kind) == target.kind.as_deref()
-            && Some(other.target_name) == target.name.as_deref()
-            && other.uses_resources
-    };
-    let is_itself = |other: &&OtherAutoscaler<'_>| {
-        other.kind == "VerticalPodAutoscaler" && Some(other.name) == own.name.as_deref()
-    };
-    for other in others.iter().filter(has_same_target).filter(|other| !is_itself(other)) {
-        let effect = if other.kind == "VerticalPodAutoscaler" {
-            "the older of the two controls the pods"
-        } else {
-            "the two conflict if it scales on CPU or memory utilization"
-        };
+    let others = others.iter().filter(|other| {
+        let is_itself = Some(other.name) == own.name.as_deref();
+        other.kind == VPA && !is_itself && has_same_target(target, other)
+    });
+    for OtherAutoscaler { name, .. } in others {
+        warnings.add(format_args!(
+            "spec.targetRef: {VPA} \"{name}\" has the same target: the older of the two controls the pods"
+        ));
+    }
+}
+
+/// Warns about autoscalers of replicas that use a resource relative to the requests that this VPA changes.
+fn check_utilization(
+    spec: &Spec,
+    target: &TargetRef,
+    others: &[OtherAutoscaler<'_>],
+    warnings: &mut Warnings,
+) {
+    let mode = spec.update_policy.as_ref().and_then(|policy| policy.update_mode.as_deref());
+    if mode == Some("Off") {
+        return;
+    }
+    for other in others.iter().filter(|other| has_same_target(target, other)) {
+        let mut contested: Vec<&str> = Vec::new();
+        for metric in &other.utilization_of {
+            if changes_requests(spec, metric) && !contested.contains(&metric.resource) {
+                contested.push(metric.resource);
+            }
+        }
         let OtherAutoscaler { kind, name, .. } = other;
-        warnings
-            .add(format_args!("spec.targetRef: {kind} \"{name}\" has the same target: {effect}"));
+        for resource in contested {
+            warnings.add(format_args!(
+                "spec.targetRef: {kind} \"{name}\" has the same target and scales on the utilization of {resource} requests, \
+                 which this object changes, so replicas may drift: give it an averageValue, or leave {resource} out of \
+                 controlledResources"
+            ));
+        }
+    }
+}
+
+/// Whether the VPA may change the requests that a metric is relative to.
+fn changes_requests(spec: &Spec, metric: &UtilizationMetric<'_>) -> bool {
+    let policies = spec.container_policies();
+    let is_named = |policy: &&ContainerPolicy, name| policy.container_name.as_deref() == Some(name);
+    let of_others = policies.iter().rfind(|policy| is_named(policy, "*"));
+    let controls = |policy: Option<&ContainerPolicy>| {
+        policy.is_none_or(|policy| {
+            let resources = policy.controlled_resources.as_ref();
+            let names = |names: &Vec<String>| names.iter().any(|name| name == metric.resource);
+            policy.mode.as_deref() != Some("Off") && resources.is_none_or(names)
+        })
+    };
+    match metric.container {
+        Some(name) => controls(policies.iter().find(|policy| is_named(policy, name)).or(of_others)),
+        // Pods may have containers that no policy names.
+        None => controls(of_others) || policies.iter().any(|policy| controls(Some(policy))),
     }
 }

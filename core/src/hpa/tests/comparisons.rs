@@ -1,18 +1,20 @@
 //! Comparisons with another controller that decides at other times.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use serde_json::{Value, json};
 
-use super::fixture::{Case, NOW, cpu};
+use super::fixture::{Case, NOW, cpu, pod, pod_value, quantity};
 use crate::hpa::{
-    Decision,
+    Answer, Config, Decision, Fetched, Fixes, HpaState, Observed, Pod, ScaleValues, Spec,
     comparison::{
         Comparison::{self, Later, Same, Sampling, Unexplained, Warming},
         Shadow, ShadowRules,
     },
+    decide, defaults,
     hpa_state::Windows,
+    status_values::StatusValues,
 };
 use crate::types::Time;
 
@@ -110,5 +112,157 @@ fn a_scale_by_the_other_controller_is_observed_once() {
     ] {
         let status = read(&json!({"desiredReplicas": 6, "lastScaleTime": last_scale}));
         assert_eq!(shadow.observe_scale(replicas, &status), expected, "{replicas}");
+    }
+}
+
+/// Two controllers of one object, of which the first scales, and the second takes values from its status.
+struct Pair {
+    spec: Spec,
+    /// Replicas of the spec over time.
+    scaled: BTreeMap<u64, i32>,
+    /// How long it takes until pods exist.
+    lag: u64,
+    status: HorizontalPodAutoscalerStatus,
+    theirs: HpaState,
+    ours: HpaState,
+    shadow: Shadow,
+    results: BTreeMap<&'static str, usize>,
+}
+
+impl Pair {
+    fn new(metric: &Value, lag: u64) -> Self {
+        let spec = json!({"scaleTargetRef": {"kind": "Deployment", "name": "web"},
+            "minReplicas": 2, "maxReplicas": 20, "metrics": [metric]});
+        let mut spec = serde_json::from_value(spec).expect("a spec");
+        defaults::complete(&mut spec);
+        Self {
+            spec: Spec::read(&spec).expect("amounts"),
+            scaled: BTreeMap::from([(0, 2)]),
+            lag,
+            status: read(&json!({"desiredReplicas": 0})),
+            theirs: HpaState::default(),
+            ours: HpaState::default(),
+            shadow: Shadow::default(),
+            results: BTreeMap::new(),
+        }
+    }
+
+    fn replicas(&self, second: u64) -> i32 {
+        self.scaled.range(..=second).next_back().map_or(2, |(_, replicas)| *replicas)
+    }
+
+    fn scale(&self, second: u64) -> (ScaleValues, Vec<Pod>) {
+        let scale = ScaleValues {
+            replicas: self.replicas(second),
+            status_replicas: self.replicas(second.saturating_sub(self.lag)),
+            selector: "app=web".to_owned(),
+        };
+        let pods = (0..scale.status_replicas).map(|index| pod(index as usize, 1000));
+        let pods = pods.collect();
+        (scale, pods)
+    }
+
+    fn decide(&self, second: u64, memory: &HpaState, answers: &[Option<Fetched>]) -> Decision {
+        let (scale, pods) = self.scale(second);
+        let observed = Observed {
+            namespace: "shop",
+            name: "web",
+            uid: None,
+            spec: &self.spec,
+            status: &self.status,
+            scale: Ok(&scale),
+            pods: &pods,
+            others: &[],
+            memory,
+            config: &Config::default(),
+            fixes: Fixes::UPSTREAM,
+            options: &crate::hpa::NO_OPTIONS,
+            now: NOW.later(Duration::from_secs(second)),
+        };
+        decide(&observed, answers)
+    }
+
+    /// A pass of the other controller, which reads the metric.
+    fn pass(&mut self, second: u64, answer: Answer) {
+        let mut decision = self.decide(second, &self.theirs, &[Some(Ok(answer))]);
+        if let Some(replicas) = decision.write {
+            self.scaled.insert(second, replicas);
+            decision.record_write(Ok(()), decision.at);
+        }
+        (self.status, self.theirs) = (decision.status, decision.memory);
+    }
+
+    /// A pass of ours, which is compared.
+    fn shadow_pass(&mut self, second: u64) {
+        let (scale, pods) = self.scale(second);
+        let now = NOW.later(Duration::from_secs(second));
+        self.shadow.observe_scale(scale.replicas, &self.status);
+        let reported_replicas =
+            self.shadow.reported_replicas(&scale, &self.status, RULES.period, now);
+        let values = StatusValues {
+            status: &self.status,
+            scale: &scale,
+            reported_replicas,
+            pods: &pods,
+            now,
+        };
+        let decision = self.decide(second, &self.ours, &values.answers(&self.spec));
+        self.ours = decision.memory.clone();
+        for result in self.shadow.compare(&decision, &self.status, RULES) {
+            *self.results.entry(result.as_str()).or_default() += 1;
+        }
+    }
+}
+
+#[test]
+fn averages_of_fewer_pods_than_there_are_now_raise_nothing() {
+    let average = json!({"type": "AverageValue", "averageValue": "50"});
+    let metric = json!({"name": "jobs"});
+    let described = json!({"kind": "Ingress", "name": "main"});
+    for (name, spec) in [
+        (
+            "external",
+            json!({"type": "External", "external": {"metric": metric, "target": average}}),
+        ),
+        (
+            "object",
+            json!({"type": "Object", "object": {"metric": metric, "target": average,
+            "describedObject": described}}),
+        ),
+        ("pods", json!({"type": "Pods", "pods": {"metric": metric, "target": average}})),
+    ] {
+        // Pods are created within a second or after the next pass.
+        for lag in [1, 20] {
+            let mut pair = Pair::new(&spec, lag);
+            for second in 0..3600_u64 {
+                // Longer than the window of five minutes, so that nothing is warming.
+                let total = if second < 600 || (1500..2500).contains(&second) { 90 } else { 180 };
+                match second % 15 {
+                    0 => {
+                        let (_, pods) = pair.scale(second);
+                        let each = total * 1000 / pods.len() as i64;
+                        let values = pods.iter().map(|pod| pod_value(&pod.name, each));
+                        let total = quantity(&total.to_string());
+                        pair.pass(
+                            second,
+                            match name {
+                                "external" => Answer::External(vec![total]),
+                                "object" => Answer::Object(total),
+                                _ => Answer::Pods(values.collect()),
+                            },
+                        );
+                    }
+                    7 => pair.shadow_pass(second),
+                    _ => {}
+                }
+            }
+            let (results, scaled) = (&pair.results, &pair.scaled);
+            assert!(scaled.len() >= 4, "{name}: it scales up, down and up: {scaled:?}");
+            let most = scaled.values().max();
+            assert_eq!(most, Some(&4), "{name} after {lag} s: {scaled:?}");
+            assert!(!results.contains_key("unexplained"), "{name} after {lag} s: {results:?}");
+            let same = results.get("same").copied().unwrap_or_default();
+            assert!(same >= 235, "{name} after {lag} s: {results:?} of 240");
+        }
     }
 }

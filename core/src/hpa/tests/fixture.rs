@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::hpa::pod::{Container, Pod, ReadyCondition, ReadyStatus, Resources};
 use crate::hpa::samples::{PodMetrics, PodValue};
 use crate::hpa::{
-    Answer, Config, Decision, Fetched, Fixes, HpaState, MetricRequest, Observed, ScaleError,
-    ScaleValues, Selector, Spec, decide, defaults, metric_requests, scale_decision,
+    Answer, Config, Decision, Fetched, Fixes, HpaOptions, HpaState, MetricRequest, Observed,
+    ScaleError, ScaleValues, Selector, Spec, decide, defaults, metric_requests, scale_decision,
 };
 use crate::scaling::{ScaleDecision, pod_readiness::Phase};
 use crate::types::{Quantity, Time};
@@ -112,6 +112,9 @@ pub(super) struct Case {
     pub(super) uid: Option<&'static str>,
     pub(super) config: Config,
     pub(super) fixes: Fixes,
+    pub(super) options: HpaOptions,
+    pub(super) queried: Result<Vec<&'static str>, String>,
+    pub(super) now: Time,
     pub(super) no_defaults: bool,
 }
 
@@ -142,6 +145,9 @@ impl Case {
             uid: None,
             config: test_config(),
             fixes: Fixes::UPSTREAM,
+            options: HpaOptions::default(),
+            queried: Ok(Vec::new()),
+            now: NOW,
             no_defaults: false,
         }
     }
@@ -188,13 +194,23 @@ impl Case {
         self
     }
 
+    /// With these annotations.
+    pub(super) fn told(mut self, annotations: &[(&str, &str)]) -> Self {
+        let pairs = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let (options, invalid) =
+            HpaOptions::from_annotations(&pairs.collect(), Duration::from_secs(15));
+        assert_eq!(invalid, [], "{annotations:?}");
+        self.options = options;
+        self
+    }
+
     /// The decision.
     pub(super) fn decide(&self) -> Decision {
         self.decide_and_record().0
     }
 
-    /// The decision, and the record that all kinds share.
-    pub(super) fn decide_and_record(&self) -> (Decision, ScaleDecision) {
+    /// Calls a function with what is observed.
+    pub(super) fn with_observed<T>(&self, call: impl FnOnce(&Observed<'_>) -> T) -> T {
         let mut api: HorizontalPodAutoscalerSpec =
             serde_json::from_value(self.spec.clone()).expect("a spec");
         if !self.no_defaults {
@@ -203,7 +219,7 @@ impl Case {
         let spec = Spec::read(&api).expect("amounts");
         let status: HorizontalPodAutoscalerStatus =
             serde_json::from_value(self.status.clone()).expect("a status");
-        let observed = Observed {
+        call(&Observed {
             namespace: "shop",
             name: "web",
             uid: self.uid,
@@ -215,8 +231,13 @@ impl Case {
             memory: &self.memory,
             config: &self.config,
             fixes: self.fixes,
-            now: NOW,
-        };
+            options: &self.options,
+            now: self.now,
+        })
+    }
+
+    /// The decision, and the record that all kinds share.
+    pub(super) fn decide_and_record(&self) -> (Decision, ScaleDecision) {
         let answer = |request: MetricRequest| -> Fetched {
             Ok(match request {
                 MetricRequest::Resource { .. } => Answer::Resource(self.usage.clone()?),
@@ -225,19 +246,24 @@ impl Case {
                 MetricRequest::External { .. } => {
                     Answer::External(self.external.clone()?.into_iter().map(quantity).collect())
                 }
+                MetricRequest::Prometheus { .. } => {
+                    Answer::External(self.queried.clone()?.into_iter().map(quantity).collect())
+                }
             })
         };
-        let requests = metric_requests(&observed).into_iter();
-        let answers: Vec<_> = requests.map(|request| request.map(answer)).collect();
-        let decision = decide(&observed, &answers);
-        let record = scale_decision(&decision, &observed, &ScaleDecision::default());
-        (decision, record)
+        self.with_observed(|observed| {
+            let requests = metric_requests(observed).into_iter();
+            let answers: Vec<_> = requests.map(|request| request.map(answer)).collect();
+            let decision = decide(observed, &answers);
+            let record = scale_decision(&decision, observed, &ScaleDecision::default());
+            (decision, record)
+        })
     }
 
     /// The decision after its outcome was recorded.
     pub(super) fn written(&self) -> Decision {
         let mut decision = self.decide();
-        decision.record_write(Ok(()), NOW);
+        decision.record_write(Ok(()), self.now);
         decision
     }
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::fixture::{NOW, ago, pod, pod_value, put, quantity, requests, test_config};
-use crate::hpa::error::Cause;
+use crate::hpa::error::{Api, Cause};
+use crate::hpa::options::UtilizationOf;
 use crate::hpa::pod::{Container, Pod, ReadyCondition, ReadyStatus};
 use crate::hpa::pod_groups::{NotCounted, PodGroups, ReadinessRules};
 use crate::hpa::requests::{PodRequests, RequestRules};
@@ -101,6 +102,7 @@ const RULES: RequestRules<'_> = RequestRules {
     resource: "cpu",
     container: None,
     pod_level_resources: true,
+    of: UtilizationOf::Request,
     fixes: Fixes::UPSTREAM,
 };
 
@@ -196,11 +198,16 @@ fn metric_responses_are_read_as_in_the_vectors() {
         "M4"
     );
     assert_eq!(cause(of_pods(&Ok(Answer::Pods(vec![])), Fixes::UPSTREAM)), Cause::NoValues, "M4");
-    let none = of_external(&Ok(Answer::External(vec![])), false, Fixes::UPSTREAM);
+    let none = of_external(&Ok(Answer::External(vec![])), Api::External, false, Fixes::UPSTREAM);
     assert_eq!(none.expect_err("no values").cause, Cause::NoValues, "M4");
     let zeros = of_pods(&Ok(Answer::Pods(vec![pod_value("p0", 0)])), Fixes::UPSTREAM).expect("M5");
     assert_eq!((zeros["p0"].value, zeros["p0"].window), (0, Duration::from_mins(1)), "M5");
-    let zero = of_external(&Ok(Answer::External(vec![quantity("0")])), false, Fixes::UPSTREAM);
+    let zero = of_external(
+        &Ok(Answer::External(vec![quantity("0")])),
+        Api::External,
+        false,
+        Fixes::UPSTREAM,
+    );
     assert_eq!(zero, Ok(0), "M5");
     assert_eq!(
         cause(of_resource(&Ok(Answer::Object(quantity("1"))), "cpu", None, Fixes::UPSTREAM)),

@@ -9,7 +9,7 @@ use super::fixture::{Case, NOW, external, pod, put, usage};
 use crate::hpa::hpa_state::{HpaState, Recommendation, ScaleEvent, Windows};
 use crate::hpa::spec::{Behavior, ScalingRules};
 use crate::hpa::stabilization::{with_behavior, without_behavior};
-use crate::hpa::{Fixes, Zone};
+use crate::hpa::{Fixes, Zone, assist};
 
 const STATES: [&str; 6] = ["ready", "unready", "hot", "pending", "failed", "deleted"];
 
@@ -69,6 +69,144 @@ prop_compose! {
             ..HpaState::default()
         };
         case.with(if is_fixed { Fixes::ALL } else { Fixes::UPSTREAM })
+    }
+}
+
+/// Annotations, each of which may be there. `NOW` is 1970-01-12T13:46:40Z.
+const ANNOTATIONS: [(&str, &[&str]); 14] = [
+    ("plimsoll.dev/cpu-initialization", &["0s", "30m"]),
+    ("plimsoll.dev/initial-readiness", &["0s", "10m"]),
+    ("plimsoll.dev/tolerance", &["0", "0.5", "1 pod", "up 3 pods, down 0"]),
+    ("plimsoll.dev/pods", &["own", "selected"]),
+    ("plimsoll.dev/utilization-of", &["request", "limit"]),
+    (
+        "plimsoll.dev/schedule",
+        &[
+            "40 13 * * *, 10m, 5",
+            "0 13 * * *, 1h, 1, 3",
+            "0 13 * * *, 1h, 40, 50",
+            "0 0 31 2 *, 1h, 9",
+        ],
+    ),
+    (
+        "plimsoll.dev/paused",
+        &["up", "down", "all", "up at 4", "down at 4", "all until 1970-01-12T13:46:40Z"],
+    ),
+    ("plimsoll.dev/missing-pods", &["5%", "50%"]),
+    ("plimsoll.dev/partial-metrics", &["upscale", "hold"]),
+    ("plimsoll.dev/fallback-replicas", &["8 after 1", "1 after 1", "99 after 2"]),
+    ("plimsoll.dev/scale-to-zero", &["true"]),
+    ("plimsoll.dev/sync-period", &["5s"]),
+    ("query.plimsoll.dev/rps", &["sum(x)"]),
+    ("target.plimsoll.dev/rps", &["4", "value: 20"]),
+];
+
+prop_compose! {
+    /// A pass over an object that was told something; metrics may have failed before.
+    fn told_cases()(
+        case in cases(),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), ANNOTATIONS.len()),
+        failing in prop::option::of(0..100_i64),
+        queried in prop::option::of(0..60_i64),
+    ) -> Case {
+        let chosen = ANNOTATIONS.iter().zip(&choices).filter_map(|((key, values), choice)| {
+            values.get(choice.index(values.len() + 2)).map(|value| (*key, *value))
+        });
+        let mut chosen: Vec<_> = chosen.collect();
+        let has = |key: &str| chosen.iter().any(|(name, _)| *name == key);
+        if has("query.plimsoll.dev/rps") != has("target.plimsoll.dev/rps") {
+            chosen.retain(|(key, _)| !key.ends_with("/rps"));
+        }
+        let mut case = case.told(&chosen);
+        case.memory.failing_since = failing.map(super::fixture::ago);
+        case.queried = Ok(queried.map(|value| if value > 30 { "100" } else { "0" }).into_iter().collect());
+        case
+    }
+}
+
+proptest! {
+    #[test]
+    fn options_that_say_the_defaults_change_nothing(mut case in cases()) {
+        // The defaults of the annotation are those of the flag, but it goes before the spec.
+        case.spec["behavior"]["scaleUp"]["tolerance"] = Value::Null;
+        let told = case.clone().told(&[
+            ("plimsoll.dev/partial-metrics", "upscale"),
+            ("plimsoll.dev/scale-to-zero", "false"),
+            ("plimsoll.dev/missing-pods", "0%"),
+            ("plimsoll.dev/utilization-of", "request"),
+            ("plimsoll.dev/cpu-initialization", "2m"),
+            ("plimsoll.dev/initial-readiness", "10s"),
+            ("plimsoll.dev/tolerance", "0.1"),
+            ("plimsoll.dev/sync-period", "30s"),
+            ("plimsoll.dev/schedule", "0 0 31 2 *, 1h, 9; 46 13 * * *, 40s, 9"),
+            ("plimsoll.dev/paused", "all at 9 until 1970-01-12T13:46:40Z"),
+        ]);
+        prop_assert_eq!(case.written(), told.written());
+    }
+
+    #[test]
+    fn nothing_that_an_object_is_told_removes_replicas_while_metrics_are_not_available(mut case in told_cases()) {
+        case.usage = Err("away".to_owned());
+        case.external = Err("away".to_owned());
+        case.queried = Err("away".to_owned());
+        let decision = case.decide();
+        let current = decision.current.unwrap_or_default();
+        if decision.zone != Zone::AboveMax {
+            prop_assert!(decision.write.is_none_or(|write| write > current), "{:?}", decision.write);
+        }
+    }
+
+    #[test]
+    fn nothing_that_an_object_is_told_removes_replicas_while_one_metric_is_not_available(
+        mut case in told_cases(), is_usage in any::<bool>(),
+    ) {
+        case.spec["metrics"] = json!([super::fixture::cpu(50)[0], external("AverageValue", "5")[0]]);
+        if is_usage {
+            case.usage = Err("away".to_owned());
+        } else {
+            case.external = Err("away".to_owned());
+        }
+        let decision = case.decide();
+        let current = decision.current.unwrap_or_default();
+        if decision.zone != Zone::AboveMax {
+            prop_assert!(decision.write.is_none_or(|write| write > current), "{:?}", decision.write);
+        }
+    }
+
+    #[test]
+    fn the_bounds_of_the_spec_hold_whatever_an_object_is_told(case in told_cases()) {
+        let (min, max) = (case.spec["minReplicas"].as_i64(), case.spec["maxReplicas"].as_i64());
+        let decision = case.decide();
+        let to_zero = case.options.scale_to_zero && decision.desired == Some(0);
+        if let Some(desired) = decision.desired.map(i64::from).filter(|_| !to_zero) {
+            prop_assert!(Some(desired) <= max && Some(desired) >= min, "{desired} of {min:?} to {max:?}");
+        }
+    }
+
+    #[test]
+    fn assisting_never_has_fewer_than_the_hpa_controller_proposes(case in told_cases()) {
+        let mut native = case.clone().told(&[]).with(Fixes::UPSTREAM);
+        let up = native.spec["behavior"]["scaleUp"].clone();
+        native.spec["behavior"] = json!({"scaleDown": {"selectPolicy": "Disabled"}});
+        if !up.is_null() {
+            native.spec["behavior"]["scaleUp"] = up;
+        }
+        let (ours, native) = (case.decide(), native.decide());
+        let assisted = assist(&ours, &native);
+        let current = ours.current.unwrap_or_default();
+        let to = assisted.desired.unwrap_or(current);
+        prop_assert!(to >= ours.desired.unwrap_or(current));
+        match native.desired {
+            // Unknown is not less.
+            None => prop_assert!(to >= current),
+            Some(desired) if desired > current => prop_assert!(to >= desired),
+            Some(desired) if native.zone != Zone::Metrics => prop_assert!(to >= desired || to == 0),
+            Some(_) => {
+                let proposed = native.stabilization.map_or(current, |window| window.recommended);
+                prop_assert!(to >= proposed.min(current) || to == 0, "{to} of {proposed}");
+            }
+        }
+        prop_assert_eq!(assisted.write, (to != current).then_some(to));
     }
 }
 

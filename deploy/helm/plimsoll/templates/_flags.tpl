@@ -79,6 +79,23 @@
 {{- end -}}
 {{- end }}
 
+{{- define "plimsoll.flags.horizontal" -}}
+{{- with .Values.horizontal -}}
+- --mode={{ .mode }}
+- --leader-elect-resource-namespace={{ $.Values.leases.namespace }}
+{{- if .namespaces }}
+- --namespaces={{ join "," .namespaces }}
+{{- end }}
+{{- with $.Values.prometheus.address }}
+- --prometheus-address={{ . }}
+- --prometheus-namespace-label={{ $.Values.prometheus.namespaceLabel }}
+{{- with $.Values.prometheus.unrestrictedNamespaces }}
+- --prometheus-unrestricted-namespaces={{ join "," . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+{{- end }}
+
 {{/*
 All flags of a component. With several roles in one process, flags are prefixed by the role: --updater.surge is --surge of
 the updater.
@@ -86,7 +103,7 @@ the updater.
 {{- define "plimsoll.args" -}}
 {{- $root := .root -}}
 {{- $several := eq .component "all-in-one" -}}
-{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" -}}
+{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" "horizontal" "horizontal" -}}
 {{- $args := list -}}
 {{- if $several -}}
 {{- $args = append $args (printf "--roles=%s" (join "," .roles)) -}}
@@ -154,6 +171,8 @@ the updater.
 {{ dict "prometheus" 8944 "webhook" $webhook | toJson }}
 {{- else if eq .component "watermark" -}}
 {{ dict "metrics" 8383 "health" 9440 | toJson }}
+{{- else if eq .component "horizontal" -}}
+{{ dict "metrics" 8945 | toJson }}
 {{- else if .root.Values.admissionController.enabled -}}
 {{ dict "prometheus" 8942 "webhook" $webhook | toJson }}
 {{- else -}}

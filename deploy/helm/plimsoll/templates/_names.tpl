@@ -45,15 +45,15 @@ The installed components, as a JSON list with `name`, `key` (of its values) and 
 enabled roles.
 */}}
 {{- define "plimsoll.components" -}}
-{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" -}}
+{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" "horizontal" "horizontal" -}}
 {{- $roles := list -}}
-{{- range $role := list "recommender" "updater" "admission-controller" "watermark" -}}
+{{- range $role := list "recommender" "updater" "admission-controller" "watermark" "horizontal" -}}
 {{- if (get $.Values (get $keys $role)).enabled -}}
 {{- $roles = append $roles (dict "name" $role "key" (get $keys $role) "roles" (list $role)) -}}
 {{- end -}}
 {{- end -}}
 {{- if not $roles -}}
-{{- fail "no role is enabled: set recommender.enabled, updater.enabled, admissionController.enabled or watermark.enabled" -}}
+{{- fail "no role is enabled: set recommender.enabled, updater.enabled, admissionController.enabled, watermark.enabled or horizontal.enabled" -}}
 {{- end -}}
 {{- if .Values.allInOne.enabled -}}
 {{- $names := list -}}

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use crate::cluster::cache::interner::Interner;
+
 /// Separates keys and values: no label of the API contains it.
 const SEPARATOR: char = '\0';
 
@@ -19,6 +21,11 @@ impl Labels {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut parts = self.0.split_terminator(SEPARATOR);
         std::iter::from_fn(move || Some((parts.next()?, parts.next()?)))
+    }
+
+    /// The same labels, in an allocation that all objects with equal labels share.
+    pub(crate) fn shared(self, interner: &mut Interner<str>) -> Self {
+        Self(interner.share(self.0))
     }
 
     /// Whether there are no labels.

@@ -52,15 +52,26 @@ pub(super) fn desired_webhook(desired: &DesiredWebhook, ca_bundle: &CaBundle) ->
         "clientConfig": client,
         "namespaceSelector": selector,
     });
-    if desired.include_wpas
-        && let Some(rules) = webhook["rules"].as_array_mut()
+    let others = [
+        (desired.include_wpas, "datadoghq.com", "*", "watermarkpodautoscalers"),
+        // One version, to which the API server converts the others.
+        (
+            desired.include_hpas && !desired.fail_closed,
+            "autoscaling",
+            "v2",
+            "horizontalpodautoscalers",
+        ),
+    ];
+    for (_, group, version, resource) in others.into_iter().filter(|(is_included, ..)| *is_included)
     {
-        rules.push(json!({
-            "operations": ["CREATE", "UPDATE"],
-            "apiGroups": ["datadoghq.com"],
-            "apiVersions": ["*"],
-            "resources": ["watermarkpodautoscalers"],
-        }));
+        if let Some(rules) = webhook["rules"].as_array_mut() {
+            rules.push(json!({
+                "operations": ["CREATE", "UPDATE"],
+                "apiGroups": [group],
+                "apiVersions": [version],
+                "resources": [resource],
+            }));
+        }
     }
     if desired.reinvoke_if_needed {
         webhook["reinvocationPolicy"] = json!("IfNeeded");
@@ -181,6 +192,7 @@ mod tests {
             timeout_seconds: 30,
             reinvoke_if_needed: false,
             include_wpas: false,
+            include_hpas: false,
         }
     }
 
@@ -259,6 +271,13 @@ mod tests {
         );
         assert_eq!(other(&|it| it.client_config = url.clone()), ["/webhooks/0/clientConfig"]);
         assert_eq!(other(&|it| it.include_wpas = true), ["/webhooks/0/rules"]);
+        assert_eq!(other(&|it| it.include_hpas = true), ["/webhooks/0/rules"]);
+        // Warnings are not worth a webhook that can block writes.
+        let fail_closed = |it: &mut DesiredWebhook| {
+            it.include_hpas = true;
+            it.fail_closed = true;
+        };
+        assert_eq!(other(&fail_closed), ["/webhooks/0/failurePolicy"]);
         let label = |it: &mut DesiredWebhook| {
             it.labels.insert("a/b".into(), "c".into());
         };

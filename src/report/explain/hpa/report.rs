@@ -4,14 +4,16 @@ use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricValueStatus,
 };
 use plimsoll_core::{
+    api::annotations::InvalidAnnotation,
     hpa::{
-        Config, Decision, Spec,
+        Config, Decision, HpaRecord, Spec,
         conditions::SCALING_ACTIVE,
         evaluation::Evaluation,
-        lint::{Warning, spec_warnings},
+        lint::{Warning, contested_warning, spec_warnings},
         pod_groups::{NotCounted, PodGroups},
         spec::{Metric as MetricSpec, Source, Target},
         stabilization::Direction,
+        takeover::{ObjectMode, Takeover},
     },
     types::{
         Time,
@@ -36,6 +38,11 @@ pub struct HpaReport {
     pub header: ReportHeader,
     /// Kind and name of the workload.
     pub target: String,
+    /// Who changes the replicas: the HPA controller in `shadow`, both in `assist`, Plimsoll in `drive`.
+    #[serde(default)]
+    pub mode: ObjectMode,
+    /// What Plimsoll has changed last, in another mode than `shadow`.
+    pub last_scale: Option<LastScale>,
     /// The minimum and maximum number of replicas.
     pub bounds: (i32, i32),
     /// `spec.replicas` of the workload; `None` if its scale cannot be read.
@@ -66,6 +73,19 @@ pub struct HpaReport {
     pub findings: Vec<Finding>,
     /// Additional information.
     pub notes: Vec<String>,
+}
+
+/// A change of replicas by Plimsoll.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastScale {
+    /// The replicas before.
+    pub from: i32,
+    /// The replicas after.
+    pub to: i32,
+    /// When.
+    pub at: Time,
+    /// Whether its outcome is unknown. The next reconcile finds out.
+    pub pending: bool,
 }
 
 /// One metric.
@@ -188,6 +208,14 @@ pub struct HpaInput<'a> {
     pub foreign_pods: &'a [String],
     /// VPAs of the target, each with the resources that it contests.
     pub contested: &'a [(String, Vec<&'a str>)],
+    /// Who scales the object.
+    pub takeover: &'a Takeover,
+    /// Annotations of an adopted object that are ignored.
+    pub invalid: &'a [InvalidAnnotation],
+    /// The names of the metrics that annotations add, which are not in the decision.
+    pub queried: &'a [&'a str],
+    /// What Plimsoll has stored of an adopted object.
+    pub record: Option<&'a HpaRecord>,
     /// The current time.
     pub now: Time,
 }
@@ -203,6 +231,8 @@ impl HpaReport {
         Self {
             header: ReportHeader::new(KIND, namespace, name, input.now),
             target: format!("{} {}", input.target.0, input.target.1),
+            mode: input.takeover.mode,
+            last_scale: input.record.and_then(last_scale),
             bounds: (spec.min_replicas, spec.max_replicas),
             replicas: decision.current,
             desired_by_controller: status.desired_replicas,
@@ -221,6 +251,13 @@ impl HpaReport {
             conditions,
         }
     }
+}
+
+fn last_scale(record: &HpaRecord) -> Option<LastScale> {
+    let pending = record.pending.as_ref();
+    let change = pending.or(record.last_scale.as_ref())?;
+    let (from, to, at) = (change.from, change.to, change.at);
+    Some(LastScale { from, to, at, pending: pending.is_some() })
 }
 
 /// The word that a closed set uses for a value in JSON.
@@ -296,7 +333,8 @@ fn target_text(metric: &MetricSpec) -> String {
         | Source::ContainerResource { resource, target, .. } => (target, resource == "memory"),
         Source::Pods { target, .. }
         | Source::Object { target, .. }
-        | Source::External { target, .. } => (target, false),
+        | Source::External { target, .. }
+        | Source::Prometheus { target, .. } => (target, false),
         Source::Unknown => return "unknown".to_owned(),
     };
     let format = if is_memory { Format::BinarySi } else { Format::DecimalSi };
@@ -381,13 +419,8 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         findings.push(Finding::new("foreign_pods", message));
     }
     for (vpa, resources) in input.contested {
-        let resources = resources.join(" and ");
-        let message = format!(
-            "VerticalPodAutoscaler {vpa} changes the requests of {resources} that the target is a percentage of, so each \
-             change of a request also changes the number of replicas: use an AverageValue target, or exclude {resources} \
-             from the VPA with controlledResources"
-        );
-        findings.push(Finding::new("vpa_same_resource", message));
+        let Warning { code, message } = contested_warning(vpa, resources);
+        findings.push(Finding::new(code, message));
     }
     let wants_more = decision.limited.as_ref().is_some_and(|limited| {
         limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
@@ -400,6 +433,11 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         );
         findings.push(Finding::new("at_max", message));
     }
+    if let Some(ineffective) = &input.takeover.ineffective {
+        findings.push(Finding::new("builtin_acts", ineffective.to_string()));
+    }
+    let invalid = input.invalid.iter();
+    findings.extend(invalid.map(|why| Finding::new("invalid_annotation", why.to_string())));
     let warnings = spec_warnings(spec);
     findings
         .extend(warnings.into_iter().map(|Warning { code, message }| Finding::new(code, message)));
@@ -420,6 +458,21 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
              values of single pods are unknown."
                 .to_owned(),
         );
+    }
+    if !input.queried.is_empty() {
+        notes.push(format!(
+            "The values of queries in annotations ({}) are known to the controller only and left out here: they may ask \
+             for more replicas, and without a value nothing is removed.",
+            input.queried.join(", ")
+        ));
+    }
+    if input.takeover.mode != ObjectMode::Shadow {
+        notes.push(if input.record.is_some() {
+            "Past recommendations and changes are those that Plimsoll has stored in the object.".to_owned()
+        } else {
+            "Plimsoll has stored nothing in the object yet: is `plimsoll horizontal --mode=adopted` running?".to_owned()
+        });
+        return notes;
     }
     let is_held =
         input.decision.stabilization.is_some_and(|stabilization| stabilization.held.is_some());
@@ -443,7 +496,8 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::hpa::{
-        Answer, Fetched, Fixes, HpaState, Observed, Pod, ScaleError, ScaleValues, decide,
+        Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
+        decide,
     };
     use serde_json::json;
 
@@ -487,6 +541,7 @@ mod tests {
             memory: &memory,
             config: &config,
             fixes: Fixes::UPSTREAM,
+            options: &NO_OPTIONS,
             now: NOW,
         };
         let quantity = |value| Quantity::from_units(value, Format::DecimalSi);
@@ -505,6 +560,10 @@ mod tests {
             fixes: &[],
             foreign_pods: case.foreign,
             contested: case.contested,
+            takeover: &Takeover::default(),
+            invalid: &[],
+            queried: &[],
+            record: None,
             now: NOW,
         })
     }

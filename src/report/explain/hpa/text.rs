@@ -3,7 +3,9 @@
 
 use std::cmp::Ordering;
 
-use super::report::{HpaReport, Metric, PodCounts, Steps, UncountedPod};
+use plimsoll_core::hpa::takeover::ObjectMode;
+
+use super::report::{HpaReport, LastScale, Metric, PodCounts, Steps, UncountedPod};
 use crate::report::{
     explain::report_parts::{ago, render_findings_and_notes, since},
     style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW},
@@ -17,7 +19,12 @@ pub fn render(report: &HpaReport, style: &Style) -> String {
     let mut page = Page::new(style);
     page.line(format_args!("{}", page.paint(BOLD, &report.header.object())));
     let (min, max) = report.bounds;
-    page.line(format_args!("  {}, {min} to {max} replicas", report.target));
+    let by = match report.mode {
+        ObjectMode::Assist => ", scaled by Plimsoll and the HPA controller",
+        ObjectMode::Drive => ", scaled by Plimsoll",
+        ObjectMode::Shadow => "",
+    };
+    page.line(format_args!("  {}, {min} to {max} replicas{by}", report.target));
     render_verdict(&mut page, report);
     for metric in &report.metrics {
         render_metric(&mut page, metric, &report.metrics);
@@ -67,7 +74,14 @@ fn render_verdict(page: &mut Page<'_>, report: &HpaReport) {
         let since = since(", since ", report.failing_since, report.header.at);
         page.block(4, RED, &format!("{error}{since}"));
     }
-    if report.desired.is_some_and(|desired| desired != report.desired_by_controller) {
+    if let Some(LastScale { from, to, at, pending }) = &report.last_scale {
+        let outcome = if *pending { "; whether it was made is not known yet" } else { "" };
+        let text = format!("last scaled {from} -> {to} {}{outcome}", ago(*at, report.header.at));
+        page.block(4, DIM, &text);
+    }
+    let is_shadowed = report.mode == ObjectMode::Shadow;
+    if is_shadowed && report.desired.is_some_and(|desired| desired != report.desired_by_controller)
+    {
         let text = format!(
             "the HPA controller wanted {} when it last wrote the status",
             replicas_text(Some(report.desired_by_controller))

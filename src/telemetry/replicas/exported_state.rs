@@ -3,17 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use plimsoll_core::{
-    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     hpa::pod_groups::PodCounts,
-    scaling::{MetricDecision, MetricError, Restriction, ScaleDecision},
-    types::{
-        ObjectKey, Time,
-        compat::{Fix, Fixes},
-    },
-    watermark::{
-        Decision, EffectiveSpec, ProposalError, ScaleDirection,
-        conditions::{ConditionType, condition_since, from_timestamp},
-    },
+    scaling::{MetricDecision, Restriction, ScaleDecision},
+    types::{ObjectKey, Time},
+    watermark::ScaleDirection,
 };
 
 /// A DatadogMonitor that gates scaling.
@@ -96,34 +89,11 @@ pub struct ReplicaRow<'a> {
 /// Receives the additional label of a series and its value.
 pub(in crate::telemetry) type EmitSample<'a> = dyn FnMut(&str, f64) + 'a;
 
-pub(super) const fn bool_value(holds: bool) -> f64 {
+pub(in crate::telemetry) const fn bool_value(holds: bool) -> f64 {
     if holds { 1.0 } else { 0.0 }
 }
 
-/// The maximum length of a label value about a target, in bytes: no valid kind or name is longer. Objects are exported
-/// before their spec is validated.
-const MAX_LABEL_BYTES: usize = 253;
-
-fn truncated(text: &str) -> String {
-    text[..text.floor_char_boundary(MAX_LABEL_BYTES)].to_owned()
-}
-
 impl ExportedState {
-    /// The state according to the spec, with the rest taken from the previous state.
-    pub fn from_spec(spec: &WatermarkPodAutoscalerSpec, before: Option<&Self>, now: Time) -> Self {
-        let target = &spec.scale_target_ref;
-        let rules = EffectiveSpec::from_spec(spec);
-        Self {
-            target: (truncated(&target.kind), truncated(&target.name)),
-            dry_run: spec.dry_run,
-            bounds: (rules.limits.min, rules.limits.max),
-            tolerance: rules.tolerance,
-            reconciled_at: now,
-            decision: None,
-            ..before.cloned().unwrap_or_default()
-        }
-    }
-
     /// Clears the limits of the last decision, because the object is not being evaluated.
     pub fn clear_limits(&mut self) {
         self.within_bounds = None;
@@ -138,41 +108,12 @@ impl ExportedState {
         self.monitor = None;
     }
 
-    /// Initialises the cooldown from the last scale time in the status, before this process has made a decision.
-    pub fn start_cooldown(
-        &mut self,
-        filled: &WatermarkPodAutoscalerSpec,
-        status: &WatermarkPodAutoscalerStatus,
-    ) {
-        if let (None, Some(last)) = (self.cooldown_seconds, &status.last_scale_time) {
-            let rules = EffectiveSpec::from_spec(filled);
-            let remaining = |window| {
-                from_timestamp(last).later(window).nanos_since(self.reconciled_at).max(0) as f64
-                    / 1e9
-            };
-            self.cooldown_seconds =
-                Some((remaining(rules.upscale_window), remaining(rules.downscale_window)));
-        }
-    }
-
     /// Lets the cooldown elapse, even if no decision is made.
     pub fn advance_cooldown(&mut self, since: Time) {
         let elapsed = self.reconciled_at.nanos_since(since) as f64 / 1e9;
         let remaining = |seconds: f64| (seconds - elapsed).max(0.0);
         self.cooldown_seconds =
             self.cooldown_seconds.map(|(up, down)| (remaining(up), remaining(down)));
-    }
-
-    /// Updates the conditions from the status.
-    pub fn set_conditions(&mut self, status: &WatermarkPodAutoscalerStatus) {
-        let holds = |fact: ConditionType| {
-            let exists = status.conditions.iter().any(|condition| condition.kind == fact.name());
-            exists.then(|| condition_since(status, fact).holds)
-        };
-        self.scaling_active = holds(ConditionType::ScalingActive) == Some(true);
-        let labelled =
-            ConditionType::ALL.into_iter().filter_map(|fact| Some((fact.label()?, holds(fact)?)));
-        self.conditions = labelled.collect();
     }
 
     /// Sets the decision.
@@ -182,26 +123,6 @@ impl ExportedState {
         }
         self.desired_replicas = decision.desired.or(self.desired_replicas);
         self.decision = Some(decision);
-    }
-
-    /// Updates what only upstream's families export of a decision.
-    pub fn set_limits(&mut self, decision: &Decision, fixes: Fixes) {
-        match &decision.proposal {
-            Ok(_) => {
-                let exports_bounds = fixes.has(Fix::CappingIsShownRight);
-                self.within_bounds = Some(exports_bounds && decision.is_within_bounds());
-                if let Some(limited) = decision.limited {
-                    self.upscale_capping = limited.upscale_capping.or(self.upscale_capping);
-                    self.downscale_capping = limited.downscale_capping.or(self.downscale_capping);
-                }
-            }
-            // Without a proposal the limits are unknown. Pods that are not ready do not change them.
-            Err(ProposalError::Metric { why: MetricError::PodsNotReady(_), .. }) => {}
-            Err(_) => self.clear_limits(),
-        }
-        if let Some(remaining) = decision.cooldown.and_then(|cooldown| cooldown.remaining) {
-            self.cooldown_seconds = Some((remaining.up, remaining.down));
-        }
     }
 
     /// The metrics of the decision.
@@ -252,7 +173,7 @@ impl ExportedState {
     }
 
     /// Emits upstream's three reasons, as far as they are known.
-    pub(super) fn emit_cappings(&self, emit: &mut EmitSample<'_>) {
+    pub(in crate::telemetry) fn emit_cappings(&self, emit: &mut EmitSample<'_>) {
         for (reason, is_active) in [
             (Restriction::DownscaleCapping, self.downscale_capping),
             (Restriction::UpscaleCapping, self.upscale_capping),
@@ -264,7 +185,7 @@ impl ExportedState {
         }
     }
 
-    pub(super) fn emit_conditions(&self, emit: &mut EmitSample<'_>) {
+    pub(in crate::telemetry) fn emit_conditions(&self, emit: &mut EmitSample<'_>) {
         for name in ["able_to_scale", "scaling_blocked", "scaling_limited"] {
             if let Some((_, holds)) = self.conditions.iter().find(|(known, _)| *known == name) {
                 emit(name, bool_value(*holds));

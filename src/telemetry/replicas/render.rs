@@ -6,13 +6,12 @@ use plimsoll_core::{hpa, scaling::Restriction, types::ObjectKey, watermark};
 
 use super::{
     exported_state::{EmitSample, ReplicaMetricsSource, ReplicaRow, bool_value},
-    families::{FAMILIES, ReplicaSeries},
-    label_tags::{LabelTag, label_tags},
+    series::{ReplicaSeries, UpstreamFamily, UpstreamSeries},
 };
 use crate::telemetry::{
     definition::Definition,
     exposition::FamilyWriter,
-    labels::{LabelSet, bool_label},
+    labels::bool_label,
     objects::{Cardinality, ObjectFamily, SeenRestrictions},
 };
 
@@ -58,15 +57,8 @@ pub struct ReplicaObjectMetrics {
     kind: ReplicaKind,
     source: Arc<dyn ReplicaMetricsSource>,
     cardinality: Cardinality,
-    families: Vec<UpstreamFamily>,
-    tags: Vec<LabelTag>,
+    upstream: UpstreamSeries,
     seen_restrictions: SeenRestrictions,
-}
-
-/// A family of upstream with the labels of one release.
-pub(in crate::telemetry) struct UpstreamFamily {
-    pub definition: Definition,
-    values: &'static ReplicaSeries,
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +74,7 @@ impl fmt::Debug for ReplicaObjectMetrics {
         f.debug_struct("ReplicaObjectMetrics")
             .field("kind", &self.kind)
             .field("cardinality", &self.cardinality)
-            .field("tags", &self.tags)
+            .field("tags", &self.upstream.tags)
             .finish_non_exhaustive()
     }
 }
@@ -91,52 +83,34 @@ impl ReplicaObjectMetrics {
     /// Renders HorizontalPodAutoscalers. They have none of the series with upstream's names, which the HPA controller of
     /// the cluster exports.
     pub fn horizontal(source: Arc<dyn ReplicaMetricsSource>, cardinality: Cardinality) -> Self {
-        let kind = ReplicaKind::Horizontal;
-        let (families, tags) = (Vec::new(), Vec::new());
-        Self {
-            kind,
-            source,
-            cardinality,
-            families,
-            tags,
-            seen_restrictions: SeenRestrictions::default(),
-        }
+        Self::new(ReplicaKind::Horizontal, source, cardinality, UpstreamSeries::default())
     }
 
-    /// Renders WatermarkPodAutoscalers. `labels_as_tags` are the keys of the labels of objects to expose.
+    /// Renders WatermarkPodAutoscalers.
     pub fn watermark(
         source: Arc<dyn ReplicaMetricsSource>,
         cardinality: Cardinality,
-        set: LabelSet,
-        labels_as_tags: &[String],
+        upstream: UpstreamSeries,
     ) -> Self {
-        let families: Vec<UpstreamFamily> = FAMILIES
-            .iter()
-            .map(|family| UpstreamFamily {
-                definition: family.definition(set),
-                values: &family.values,
-            })
-            .collect();
-        let with_tags = families.iter().find(|family| matches!(family.values, ReplicaSeries::Tags));
-        let tags =
-            label_tags(with_tags.map_or(&[], |family| family.definition.labels), labels_as_tags);
-        let kind = ReplicaKind::Watermark;
-        Self {
-            kind,
-            source,
-            cardinality,
-            families,
-            tags,
-            seen_restrictions: SeenRestrictions::default(),
-        }
+        Self::new(ReplicaKind::Watermark, source, cardinality, upstream)
+    }
+
+    fn new(
+        kind: ReplicaKind,
+        source: Arc<dyn ReplicaMetricsSource>,
+        cardinality: Cardinality,
+        upstream: UpstreamSeries,
+    ) -> Self {
+        let seen_restrictions = SeenRestrictions::default();
+        Self { kind, source, cardinality, upstream, seen_restrictions }
     }
 
     pub(in crate::telemetry) fn upstream_definitions(&self) -> impl Iterator<Item = Definition> {
-        self.families.iter().map(|family| family.definition)
+        self.upstream.families.iter().map(|family| family.definition)
     }
 
     pub(in crate::telemetry) fn upstream_families(&self) -> impl Iterator<Item = &UpstreamFamily> {
-        self.families.iter()
+        self.upstream.families.iter()
     }
 
     /// Whether a shared family has series of these objects.
@@ -183,9 +157,9 @@ impl ReplicaObjectMetrics {
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
         if matches!(family.values, ReplicaSeries::Tags) {
-            let names: Vec<&str> = self.tags.iter().map(|tag| tag.name.as_str()).collect();
+            let names: Vec<&str> = self.upstream.tags.iter().map(|tag| tag.name.as_str()).collect();
             return self.source.visit(after, &mut |row| {
-                let values = self.tags.iter().map(|tag| match &tag.key {
+                let values = self.upstream.tags.iter().map(|tag| match &tag.key {
                     Some(key) => row.state.label(key).unwrap_or_default(),
                     None => self.label_value(&row, &tag.name, ""),
                 });

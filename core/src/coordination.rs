@@ -1,0 +1,66 @@
+//! How a VerticalPodAutoscaler and an autoscaler of replicas share one resource of one workload.
+//!
+//! A `Utilization` target is relative to the request, and the VPA derives the request from the usage per pod. Each follows
+//! the other, and the replicas drift until a bound stops them. The rules here break the loop: replicas follow a *scale
+//! point*, the usage per pod at which they are neither added nor removed, which does not depend on the current requests.
+//!
+//! ```text
+//!   Observed (target, template, requests, recommendation, usage, replicas, wave, now) + State
+//!        │
+//!        ▼
+//!   coordinate ──▶ Coordination: scale point, ratio rule, range of the request, change or why not, removal hold, findings
+//! ```
+//!
+//! Amounts are in milli-units of the resource (millicores, thousandths of a byte), summed over the containers of a pod that
+//! the metric counts.
+
+pub mod at_max;
+pub mod change_timing;
+pub mod decide;
+pub mod idle;
+pub mod notices;
+pub mod request_range;
+pub mod retarget;
+pub mod scale_point;
+pub mod update_wave;
+
+pub use change_timing::{ChangeReason, Hold, RequestChange};
+pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, State, coordinate};
+pub use request_range::RequestRange;
+pub use scale_point::{ScalePoint, ScalePointSource};
+pub use update_wave::UpdateWave;
+
+#[cfg(test)]
+mod tests;
+
+/// The resource that both autoscalers use.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, strum::Display,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum Resource {
+    /// `cpu`.
+    Cpu,
+    /// `memory`.
+    Memory,
+}
+
+impl Resource {
+    /// An amount as it is written in objects.
+    pub fn quantity(self, milli: i64) -> crate::types::Quantity {
+        use crate::types::quantity::Format;
+        let format = match self {
+            Self::Cpu => Format::DecimalSi,
+            Self::Memory => Format::BinarySi,
+        };
+        crate::types::Quantity::from_milli(milli, format)
+    }
+}
+
+/// `amount * numerator / denominator`, rounded to the nearest milli-unit. Saturates.
+fn scaled(amount: i64, numerator: i64, denominator: i64) -> i64 {
+    let denominator = i128::from(denominator.max(1));
+    let product = i128::from(amount) * i128::from(numerator);
+    i64::try_from((product + denominator / 2).div_euclid(denominator)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,154 @@
+//! Records: what survives, what is stored again, and that the annotation fits.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::hpa::{
+    fixes::Fixes,
+    spec::{Policy, PolicyKind, ScalingRules, SelectPolicy},
+};
+
+const NOW: Time = Time::from_secs(1_800_000_000);
+
+fn ago(seconds: u64) -> Time {
+    NOW.earlier(Duration::from_secs(seconds))
+}
+
+fn past(replicas: i32, seconds: u64) -> Recommendation {
+    Recommendation { replicas, at: ago(seconds) }
+}
+
+fn record(recommendations: Vec<Recommendation>) -> HpaRecord {
+    let memory = HpaState { recommendations: Some(recommendations), ..HpaState::default() };
+    HpaRecord { memory, ..HpaRecord::default() }
+}
+
+fn behavior() -> Behavior {
+    let policies = vec![Policy { kind: PolicyKind::Pods, value: 4, period_seconds: 60 }];
+    let rules = ScalingRules {
+        stabilization_window_seconds: Some(0),
+        select_policy: SelectPolicy::Max,
+        policies,
+        tolerance: None,
+    };
+    Behavior { scale_up: rules.clone(), scale_down: rules }
+}
+
+fn pending() -> HpaRecord {
+    let change = ScaleChange { from: 3, to: 6, at: ago(5), reason: "cpu above target".to_owned() };
+    HpaRecord { pending: Some(change), ..record(vec![past(6, 5)]) }
+}
+
+#[test]
+fn a_pending_change_that_was_made_is_a_scale_event() {
+    let mut made = pending();
+    assert!(made.resolve_pending(6, Some(&behavior())));
+    assert_eq!(made.pending, None);
+    assert_eq!(made.last_scale, pending().pending);
+    let events = &made.memory.scale_up_events;
+    assert_eq!(
+        events.iter().map(|event| (event.change, event.at)).collect::<Vec<_>>(),
+        [(3, ago(5))]
+    );
+}
+
+#[test]
+fn a_pending_change_that_was_not_made_is_forgotten() {
+    for replicas in [3, 4, 7] {
+        let mut lost = pending();
+        assert!(!lost.resolve_pending(replicas, Some(&behavior())));
+        assert_eq!(lost, record(vec![past(6, 5)]));
+    }
+}
+
+#[test]
+fn the_last_recommendation_holds_until_the_restart() {
+    let record = record(vec![past(9, 200), past(6, 100)]);
+    assert_eq!(record.restored_memory(NOW).recommendations(), [past(9, 200), past(6, 0)]);
+}
+
+/// A client that can write the annotation cannot hold replicas forever.
+#[test]
+fn recommendations_of_the_future_are_dropped() {
+    let future = Recommendation { replicas: 50, at: NOW.later(Duration::from_hours(9)) };
+    let record = record(vec![past(6, 100), future]);
+    assert_eq!(record.restored_memory(NOW).recommendations(), [past(6, 0)]);
+    let record = HpaRecord {
+        memory: HpaState { recommendations: Some(vec![future]), ..HpaState::default() },
+        ..record
+    };
+    assert_eq!(record.restored_memory(NOW).recommendations, None, "it is seeded again");
+}
+
+#[test]
+fn only_what_changes_a_later_decision_is_stored_again() {
+    let stored = record(vec![past(9, 200), past(6, 100)]);
+    assert!(
+        stored.is_same(&record(vec![past(9, 200), past(6, 0)])),
+        "the same recommendation again"
+    );
+    let later = record(vec![past(9, 100), past(6, 0)]);
+    assert!(!stored.is_same(&later));
+    assert_eq!(stored.without_times(), later.without_times(), "can wait");
+    for at_once in [record(vec![past(10, 0)]), record(vec![past(6, 0)]), pending()] {
+        assert!(!stored.is_same(&at_once));
+        assert_ne!(stored.without_times(), at_once.without_times());
+    }
+}
+
+#[test]
+fn a_broken_annotation_is_an_error() {
+    for (text, expected) in [
+        ("", "EOF while parsing"),
+        ("3", "invalid type"),
+        (r#"{"memory": {"recommendations": [{"replicas": "x"}]}}"#, "invalid type"),
+    ] {
+        let error = HpaRecord::parse(text).expect_err(text);
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let error = HpaRecord::parse(&" ".repeat(MAX_BYTES + 1)).expect_err("too long");
+    assert_eq!(error, "it has 32769 bytes, more than 32768");
+}
+
+proptest! {
+    /// However many recommendations and events there are, the annotation fits, and reads back as it was.
+    #[test]
+    fn the_annotation_fits(
+        recommendations in prop::collection::vec((i32::MIN..i32::MAX, 0_u64..3600), 0..900),
+        events in prop::collection::vec((i32::MIN..i32::MAX, 0_u64..1800), 0..300),
+    ) {
+        let mut times = events;
+        times.sort_by_key(|(_, seconds)| std::cmp::Reverse(*seconds));
+        let events: Vec<_> = times.iter().map(|(change, seconds)| ScaleEvent {
+            change: change.saturating_abs(), at: ago(*seconds), outdated: false,
+        }).collect();
+        let mut past: Vec<_> =
+            recommendations.iter().map(|(replicas, seconds)| past(*replicas, *seconds)).collect();
+        past.sort_by_key(|past| past.at);
+        let memory = HpaState {
+            uid: Some("5a4bb7c4-7b6c-4e0f-9ad5-6a6f2c8f5a11".to_owned()),
+            recommendations: Some(past.clone()),
+            scale_up_events: events.clone(),
+            scale_down_events: events,
+            failing_since: Some(ago(100)),
+            ..HpaState::default()
+        };
+        let hour = Duration::from_hours(1);
+        let windows = Windows { up: hour, down: hour, period: hour };
+        let stored = HpaRecord { memory: bounded(memory.compact(windows, NOW)), ..pending() };
+        let text = stored.text();
+        prop_assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
+        prop_assert_eq!(HpaRecord::parse(&text), Ok(stored.clone()));
+        // What holds replicas from now on holds them at any later time.
+        for later in [0, 600, 1800, 3500] {
+            let since = ago(3600 - later);
+            let most = |all: &[Recommendation]| {
+                all.iter().filter(|past| past.at >= since).map(|past| past.replicas).max()
+            };
+            prop_assert!(most(stored.memory.recommendations()) >= most(&past));
+        }
+        prop_assert_eq!(stored.memory.of_object(memory.uid.as_deref(), Fixes::ALL).uid, memory.uid);
+    }
+}

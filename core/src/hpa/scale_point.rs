@@ -1,0 +1,152 @@
+//! Targets that are relative to requests, and how they follow usage instead.
+
+use super::{
+    fixes::Fixes,
+    options::UtilizationOf,
+    pod::Pod,
+    requests::{PodRequests, RequestRules},
+    spec::{Source, Spec, Target},
+};
+use crate::coordination::{RatioRule, Resource};
+
+/// A metric whose target is a utilization of requests that a VPA may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestMetric<'a> {
+    /// Its index in `spec.metrics`.
+    pub index: usize,
+    /// The resource.
+    pub resource: Resource,
+    /// The container; `None` for all of them.
+    pub container: Option<&'a str>,
+    /// The target in percent.
+    pub percent: i32,
+}
+
+/// The metrics whose target is a utilization of cpu or memory requests.
+pub fn request_metrics(spec: &Spec) -> impl Iterator<Item = RequestMetric<'_>> {
+    spec.metrics.iter().enumerate().filter_map(|(index, metric)| {
+        let (name, container, target) = match &metric.source {
+            Source::Resource { resource, target } => (resource, None, target),
+            Source::ContainerResource { resource, container, target } => {
+                (resource, Some(container.as_str()), target)
+            }
+            _ => return None,
+        };
+        let resource = match name.as_str() {
+            "cpu" => Resource::Cpu,
+            "memory" => Resource::Memory,
+            _ => return None,
+        };
+        // An average value has precedence.
+        let percent = target.average_utilization.filter(|_| target.average_value.is_none())?;
+        Some(RequestMetric { index, resource, container, percent })
+    })
+}
+
+impl RequestMetric<'_> {
+    /// The request of a pod, or of a pod template, that the utilization is relative to, in milli-units. `None` if a container
+    /// that counts has no request: its usage cannot be told apart in an average.
+    pub fn request_of(self, pod: &Pod, pod_level_resources: bool) -> Option<i64> {
+        let resource = self.resource.to_string();
+        let rules = RequestRules {
+            resource: &resource,
+            container: self.container,
+            pod_level_resources,
+            of: UtilizationOf::Request,
+            fixes: Fixes::UPSTREAM,
+        };
+        let requests = PodRequests::of(&[pod], rules).ok()?;
+        requests.requests.get(&pod.name).copied()
+    }
+}
+
+/// The spec with the target of one metric as a rule says.
+#[must_use]
+pub fn with_rule(spec: &Spec, index: usize, rule: RatioRule) -> Spec {
+    let mut spec = spec.clone();
+    let source = spec.metrics.get_mut(index).map(|metric| &mut metric.source);
+    if let Some(Source::Resource { target, .. } | Source::ContainerResource { target, .. }) = source
+    {
+        *target = match rule {
+            RatioRule::Usage { average_milli } => Target {
+                type_name: "AverageValue".to_owned(),
+                average_value: Some(average_milli),
+                ..Target::default()
+            },
+            RatioRule::Utilization { percent } => Target {
+                type_name: "Utilization".to_owned(),
+                average_utilization: Some(percent),
+                ..Target::default()
+            },
+        };
+    }
+    spec
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{hpa::pod::Container, types::Quantity};
+
+    fn spec(metrics: &Value) -> Spec {
+        let spec = json!({"maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "web"}, "metrics": metrics});
+        Spec::read(&serde_json::from_value(spec).expect("a spec")).expect("a valid spec")
+    }
+
+    fn template(requests: &[(&str, Option<&str>)]) -> Pod {
+        let container = |(name, cpu): &(&str, Option<&str>)| Container {
+            name: (*name).to_owned(),
+            requests: cpu
+                .map(|cpu| ("cpu".to_owned(), cpu.parse::<Quantity>().expect("a quantity")))
+                .into_iter()
+                .collect(),
+            ..Container::default()
+        };
+        Pod { containers: requests.iter().map(container).collect(), ..Pod::default() }
+    }
+
+    #[test]
+    fn only_utilization_of_requests_that_a_vpa_may_change_is_found() {
+        let spec = spec(&json!([
+            {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "1"}}},
+            {"type": "Resource", "resource": {"name": "example.com/gpu",
+                "target": {"type": "Utilization", "averageUtilization": 60}}},
+            {"type": "Resource", "resource": {"name": "memory",
+                "target": {"type": "Utilization", "averageUtilization": 70}}},
+            {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app",
+                "target": {"type": "Utilization", "averageUtilization": 60}}},
+        ]));
+        let found: Vec<_> = request_metrics(&spec)
+            .map(|metric| (metric.index, metric.resource, metric.container, metric.percent))
+            .collect();
+        assert_eq!(found, [(2, Resource::Memory, None, 70), (3, Resource::Cpu, Some("app"), 60)]);
+    }
+
+    #[test]
+    fn the_request_is_the_sum_of_the_containers_that_the_metric_counts() {
+        let metric =
+            |container| RequestMetric { index: 0, resource: Resource::Cpu, container, percent: 60 };
+        let both = template(&[("app", Some("400m")), ("proxy", Some("100m"))]);
+        assert_eq!(metric(None).request_of(&both, true), Some(500));
+        assert_eq!(metric(Some("app")).request_of(&both, true), Some(400));
+        assert_eq!(metric(Some("db")).request_of(&both, true), None);
+        let one = template(&[("app", Some("400m")), ("proxy", None)]);
+        assert_eq!(metric(None).request_of(&one, true), None);
+        assert_eq!(metric(Some("app")).request_of(&one, true), Some(400));
+    }
+
+    #[test]
+    fn a_rule_replaces_the_target() {
+        let original = spec(&json!([{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "Utilization", "averageUtilization": 60}}}]));
+        let usage = with_rule(&original, 0, RatioRule::Usage { average_milli: 300 });
+        assert_eq!(request_metrics(&usage).count(), 0);
+        let as_user = spec(&json!([{"type": "Resource", "resource": {"name": "cpu",
+            "target": {"type": "AverageValue", "averageValue": "300m"}}}]));
+        assert_eq!(usage, as_user);
+        assert_eq!(with_rule(&usage, 0, RatioRule::Utilization { percent: 60 }), original);
+        assert_eq!(with_rule(&original, 7, RatioRule::Utilization { percent: 1 }), original);
+    }
+}
