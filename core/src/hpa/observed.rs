@@ -40,7 +40,7 @@ pub struct Observed<'a> {
     pub config: &'a Config,
     /// Which fixes are on.
     pub fixes: Fixes,
-    /// What the object was told by annotation; [`NO_OPTIONS`](super::NO_OPTIONS) changes nothing.
+    /// Options from the annotations of the object; [`NO_OPTIONS`](super::NO_OPTIONS) changes nothing.
     pub options: &'a HpaOptions,
     /// The current time.
     pub now: Time,
@@ -109,7 +109,7 @@ impl Observed<'_> {
         Bounds { min, max: scheduled.max.map_or(max, |scheduled| scheduled.min(max).max(min)) }
     }
 
-    /// Whether the target may have zero replicas now: the object was told so, and has a metric that exists without pods.
+    /// Whether the target may have zero replicas now: an annotation allows it, and the object has a metric that exists without pods.
     /// The schedule has a minimum above zero.
     pub(super) fn may_be_zero(&self) -> bool {
         self.can_leave_zero() && self.options.schedule.bounds_at(self.now).is_none()

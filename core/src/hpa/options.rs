@@ -1,4 +1,4 @@
-//! What an object can be told by annotation, beyond what its spec can say.
+//! Options from the annotations of an object, beyond its spec.
 
 use std::{collections::BTreeMap, time::Duration};
 

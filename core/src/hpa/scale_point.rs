@@ -45,7 +45,7 @@ pub fn request_metrics(spec: &Spec) -> impl Iterator<Item = RequestMetric<'_>> {
 
 impl RequestMetric<'_> {
     /// The request of a pod, or of a pod template, that the utilization is relative to, in milli-units. `None` if a container
-    /// that counts has no request: its usage cannot be told apart in an average.
+    /// that counts has no request: an average does not show its usage.
     pub fn request_of(self, pod: &Pod, pod_level_resources: bool) -> Option<i64> {
         let resource = self.resource.to_string();
         let rules = RequestRules {

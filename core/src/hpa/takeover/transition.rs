@@ -688,7 +688,7 @@ mod tests {
         let released = resumed.after(Transition::Release);
         assert_eq!(released.behavior["scaleUp"]["stabilizationWindowSeconds"], 30);
         assert_eq!(released.behavior["scaleDown"], original.behavior["scaleDown"]);
-        // Somebody applied a manifest without the pair: its rules count.
+        // A manifest without the pair was applied: its rules count.
         let mut reverted = original.after(ADOPT);
         reverted.behavior = json!({"scaleUp": {"selectPolicy": "Min"}});
         reverted.set_defaults();

@@ -195,7 +195,7 @@ impl Case {
     }
 
     /// With these annotations.
-    pub(super) fn told(mut self, annotations: &[(&str, &str)]) -> Self {
+    pub(super) fn annotated(mut self, annotations: &[(&str, &str)]) -> Self {
         let pairs = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let (options, invalid) =
             HpaOptions::from_annotations(&pairs.collect(), Duration::from_secs(15));

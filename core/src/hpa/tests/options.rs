@@ -52,19 +52,19 @@ fn a_paused_object_holds_its_direction_within_bounds() {
         ("all until 1970-01-12T13:46:41Z", 100, 4, true),
         ("all until 1970-01-12T13:46:40Z", 100, 8, false),
     ] {
-        let decision = using(percent).told(&[("plimsoll.dev/paused", text)]).decide();
+        let decision = using(percent).annotated(&[("plimsoll.dev/paused", text)]).decide();
         assert_eq!(decision.desired, Some(desired), "{text} at {percent} %");
         assert_eq!(decision.write, (desired != 4).then_some(desired), "{text} at {percent} %");
         assert_eq!(is_restricted(&decision, Paused), paused, "{text} at {percent} %");
     }
-    let decision = using(100).told(&[("plimsoll.dev/paused", "all at 3")]).written();
+    let decision = using(100).annotated(&[("plimsoll.dev/paused", "all at 3")]).written();
     let message = &decision.events[0].message;
     assert_eq!(message, "New size: 3; reason: scaling is paused at 3 replicas");
     // The bounds of the spec apply.
     for (replicas, desired) in [(12, 10), (1, 2), (0, 0)] {
         for text in ["all", "up", "down"] {
             let case = Case::new(replicas, cpu(50)).bounds(2, 10);
-            let decision = case.told(&[("plimsoll.dev/paused", text)]).decide();
+            let decision = case.annotated(&[("plimsoll.dev/paused", text)]).decide();
             assert_eq!(decision.desired, Some(desired), "{text} at {replicas}");
         }
     }
@@ -80,12 +80,12 @@ fn a_pause_that_sets_replicas_needs_no_metric_and_others_add_nothing_without_one
         ("up at 2", None),
     ] {
         let case = using(25).change(|case| case.usage = Err("away".to_owned()));
-        let decision = case.told(&[("plimsoll.dev/paused", text)]).decide();
+        let decision = case.annotated(&[("plimsoll.dev/paused", text)]).decide();
         assert_eq!(decision.desired, desired, "{text}");
         assert!(decision.error.is_some() && is_restricted(&decision, Restriction::MetricUnknown));
     }
     // A workload that something else scaled to zero stays there.
-    let zero = Case::new(0, cpu(50)).told(&[("plimsoll.dev/paused", "all at 3")]).decide();
+    let zero = Case::new(0, cpu(50)).annotated(&[("plimsoll.dev/paused", "all at 3")]).decide();
     assert_eq!((zero.zone, zero.desired), (Zone::Disabled, Some(0)));
 }
 
@@ -94,32 +94,32 @@ fn a_schedule_raises_the_minimum_for_its_whole_duration() {
     let schedule = "40 13 * * *, 10m, 5";
     for (seconds, desired) in [(-401, 4), (-400, 5), (0, 5), (199, 5), (200, 4)] {
         let case = using(50).change(|case| case.now = later(seconds));
-        let decision = case.told(&[("plimsoll.dev/schedule", schedule)]).decide();
+        let decision = case.annotated(&[("plimsoll.dev/schedule", schedule)]).decide();
         assert_eq!(decision.desired, Some(desired), "{seconds}");
         let bounds = if desired == 5 { (5, 10) } else { (2, 10) };
         assert_eq!((decision.bounds, is_restricted(&decision, Min)), (bounds, desired == 5));
     }
-    let decision = using(50).told(&[("plimsoll.dev/schedule", schedule)]).written();
+    let decision = using(50).annotated(&[("plimsoll.dev/schedule", schedule)]).written();
     let reason = "New size: 5; reason: Current number of replicas below 5 of the schedule";
     assert_eq!(decision.events[0].message, reason);
     // Metrics remove no more than that, whether they are available or not.
     let low = Case::new(6, cpu(50)).bounds(2, 10).using(&[100; 6]);
-    let told = low.told(&[("plimsoll.dev/schedule", schedule)]);
-    assert_eq!(told.decide().desired, Some(5));
-    assert_eq!(told.change(|case| case.usage = Err("away".to_owned())).decide().desired, None);
+    let annotated = low.annotated(&[("plimsoll.dev/schedule", schedule)]);
+    assert_eq!(annotated.decide().desired, Some(5));
+    assert_eq!(annotated.change(|case| case.usage = Err("away".to_owned())).decide().desired, None);
     for (min, max, expected) in [(2, 4, (4, 4)), (7, 10, (7, 10))] {
-        let case = using(50).bounds(min, max).told(&[("plimsoll.dev/schedule", schedule)]);
+        let case = using(50).bounds(min, max).annotated(&[("plimsoll.dev/schedule", schedule)]);
         assert_eq!(case.decide().bounds, expected, "never outside of the bounds of the spec");
     }
     let paused = [("plimsoll.dev/schedule", schedule), ("plimsoll.dev/paused", "all")];
-    assert_eq!(using(50).told(&paused).decide().desired, Some(4), "a pause comes first");
+    assert_eq!(using(50).annotated(&paused).decide().desired, Some(4), "a pause comes first");
 }
 
 #[test]
 fn a_scheduled_maximum_removes_replicas_only_if_metrics_are_available() {
     let of_eight = |percent: i64| {
         let case = Case::new(8, cpu(50)).bounds(2, 10).using(&[percent * 10; 8]);
-        case.told(&[("plimsoll.dev/schedule", "0 13 * * *, 1h, 3, 5")])
+        case.annotated(&[("plimsoll.dev/schedule", "0 13 * * *, 1h, 3, 5")])
     };
     for (percent, desired, is_max) in [(100, 5, true), (50, 5, true), (25, 4, false), (1, 3, false)]
     {
@@ -147,8 +147,9 @@ fn a_scheduled_maximum_removes_replicas_only_if_metrics_are_available() {
 
 #[test]
 fn the_fallback_only_adds_and_only_after_its_periods() {
-    let told = [("plimsoll.dev/fallback-replicas", "7 after 2")];
-    let mut case = using(50).change(|case| case.usage = Err("away".to_owned())).told(&told);
+    let annotated = [("plimsoll.dev/fallback-replicas", "7 after 2")];
+    let mut case =
+        using(50).change(|case| case.usage = Err("away".to_owned())).annotated(&annotated);
     let first = case.decide();
     assert_eq!((first.desired, first.memory.failing_since), (None, Some(NOW)));
     case.memory = first.memory;
@@ -173,7 +174,7 @@ fn the_fallback_only_adds_and_only_after_its_periods() {
     }
     // One pass with all metrics begins anew, and so does a deleted annotation.
     let memory = case.memory.clone();
-    let good = using(50).told(&told).change(|case| case.memory = memory.clone());
+    let good = using(50).annotated(&annotated).change(|case| case.memory = memory.clone());
     assert_eq!(good.decide().memory.failing_since, None);
     let untold = using(50).change(|case| {
         case.memory = memory;
@@ -186,7 +187,7 @@ fn the_fallback_only_adds_and_only_after_its_periods() {
 fn the_fallback_is_the_minimum_of_what_available_metrics_ask_for() {
     let failing = |queue: &'static str| {
         let case = Case::new(4, two_metrics()).bounds(2, 20);
-        let mut case = case.told(&[("plimsoll.dev/fallback-replicas", "6 after 2")]);
+        let mut case = case.annotated(&[("plimsoll.dev/fallback-replicas", "6 after 2")]);
         case.usage = Err("away".to_owned());
         case.external = Ok(vec![queue]);
         case.memory.failing_since = Some(ago(30));
@@ -202,22 +203,22 @@ fn the_fallback_is_the_minimum_of_what_available_metrics_ask_for() {
 
 #[test]
 fn partial_metrics_hold_if_told_to() {
-    for (told, desired) in [("upscale", Some(8)), ("hold", None)] {
+    for (annotated, desired) in [("upscale", Some(8)), ("hold", None)] {
         let mut case = Case::new(4, two_metrics()).bounds(2, 20);
-        case = case.told(&[("plimsoll.dev/partial-metrics", told)]);
+        case = case.annotated(&[("plimsoll.dev/partial-metrics", annotated)]);
         case.usage = Err("away".to_owned());
         case.external = Ok(vec!["24"]);
         let decision = case.decide();
-        assert_eq!(decision.desired, desired, "{told}");
+        assert_eq!(decision.desired, desired, "{annotated}");
         assert!(is_restricted(&decision, PartialMetrics));
         // With all metrics there is no difference.
-        assert_eq!(case.using(&[500; 4]).decide().desired, Some(8), "{told}");
+        assert_eq!(case.using(&[500; 4]).decide().desired, Some(8), "{annotated}");
     }
 }
 
 #[test]
 fn a_tolerance_is_a_share_or_what_some_pods_do() {
-    for (told, queue, desired) in [
+    for (annotated, queue, desired) in [
         ("0.1", "44", 10),
         ("0", "44", 11),
         ("0", "40", 10),
@@ -232,7 +233,7 @@ fn a_tolerance_is_a_share_or_what_some_pods_do() {
         ("down 0", "44", 10),
     ] {
         let case = Case::new(10, external("AverageValue", "4")).bounds(1, 40);
-        let mut case = case.told(&[("plimsoll.dev/tolerance", told)]);
+        let mut case = case.annotated(&[("plimsoll.dev/tolerance", annotated)]);
         case.external = Ok(vec![queue]);
         // The annotation goes before the spec, which would tolerate everything.
         for behavior in [None, Some(json!({"scaleUp": {"tolerance": "0.1"}}))] {
@@ -240,16 +241,16 @@ fn a_tolerance_is_a_share_or_what_some_pods_do() {
                 case.spec["behavior"] = behavior;
             }
             let (decision, record) = case.decide_and_record();
-            assert_eq!(decision.desired, Some(desired), "{told}: {queue}");
+            assert_eq!(decision.desired, Some(desired), "{annotated}: {queue}");
             let position = record.metrics[0].position.map(crate::scaling::Position::as_str);
-            assert_eq!(position == Some("inside"), desired == 10, "{told}: {queue}");
+            assert_eq!(position == Some("inside"), desired == 10, "{annotated}: {queue}");
         }
     }
 }
 
 #[test]
 fn only_own_pods_count_or_all_that_are_selected() {
-    for (fixes, told, desired) in [
+    for (fixes, annotated, desired) in [
         (Fixes::UPSTREAM, None, 2),
         (Fixes::UPSTREAM, Some("own"), 4),
         (Fixes::ALL, None, 4),
@@ -263,8 +264,9 @@ fn only_own_pods_count_or_all_that_are_selected() {
                 pod.is_foreign = true;
             }
         });
-        let told: Vec<_> = told.map(|told| ("plimsoll.dev/pods", told)).into_iter().collect();
-        assert_eq!(case.told(&told).decide().desired, Some(desired), "{told:?}");
+        let annotated: Vec<_> =
+            annotated.map(|annotated| ("plimsoll.dev/pods", annotated)).into_iter().collect();
+        assert_eq!(case.annotated(&annotated).decide().desired, Some(desired), "{annotated:?}");
     }
 }
 
@@ -272,7 +274,7 @@ fn only_own_pods_count_or_all_that_are_selected() {
 fn utilization_is_relative_to_limits_if_told_so() {
     let limited = |metrics: Value, app: i64, side: i64| {
         let mut case = Case::new(4, metrics).bounds(2, 10).using(&[1000; 4]);
-        case = case.told(&[("plimsoll.dev/utilization-of", "limit")]);
+        case = case.annotated(&[("plimsoll.dev/utilization-of", "limit")]);
         for pod in &mut case.pods {
             for (container, limit) in pod.containers.iter_mut().zip([app, side]) {
                 if limit > 0 {
@@ -305,13 +307,14 @@ fn utilization_is_relative_to_limits_if_told_so() {
         }
     });
     assert_eq!(whole.decide().desired, Some(8));
-    let template = limited(cpu(50), 9000, 9000).told(&[("plimsoll.dev/utilization-of", "request")]);
+    let template =
+        limited(cpu(50), 9000, 9000).annotated(&[("plimsoll.dev/utilization-of", "request")]);
     assert_eq!(template.decide().desired, Some(8), "as without the annotation");
 }
 
 #[test]
 fn some_pods_without_a_sample_count_like_the_others() {
-    for (percent, samples, told, desired) in [
+    for (percent, samples, annotated, desired) in [
         // Of ten pods one has no sample: it counts as fully used on the way down, and as idle on the way up.
         (25, 9, "0%", 7),
         (25, 9, "9%", 7),
@@ -325,22 +328,22 @@ fn some_pods_without_a_sample_count_like_the_others() {
         (25, 0, "50%", 0),
     ] {
         let case = Case::new(10, cpu(50)).bounds(1, 40).using(&vec![percent * 10; samples]);
-        let decision = case.told(&[("plimsoll.dev/missing-pods", told)]).decide();
+        let decision = case.annotated(&[("plimsoll.dev/missing-pods", annotated)]).decide();
         let expected = (samples > 0).then_some(desired);
-        assert_eq!(decision.desired, expected, "{percent} % of {samples}, {told}");
+        assert_eq!(decision.desired, expected, "{percent} % of {samples}, {annotated}");
     }
     // Pods that are not ready still count as idle on the way up.
     let case = Case::new(10, cpu(50)).bounds(1, 40).using(&[1000; 9]).state(&[(0, "unready")]);
-    let decision = case.told(&[("plimsoll.dev/missing-pods", "10%")]).decide();
+    let decision = case.annotated(&[("plimsoll.dev/missing-pods", "10%")]).decide();
     assert_eq!(decision.desired, Some(18));
 }
 
 #[test]
 fn queried_metrics_are_evaluated_besides_those_of_the_spec() {
     let queried = |percent: i64, target: &str, values: &[&'static str]| {
-        let told =
+        let annotated =
             [("query.plimsoll.dev/rps", "sum(rate(x[1m]))"), ("target.plimsoll.dev/rps", target)];
-        let mut case = using(percent).told(&told);
+        let mut case = using(percent).annotated(&annotated);
         case.queried = Ok(values.to_vec());
         case
     };
@@ -381,8 +384,8 @@ fn queried_metrics_are_evaluated_besides_those_of_the_spec() {
 
 #[test]
 fn a_query_is_requested_after_the_metrics_of_the_spec() {
-    let told = [("query.plimsoll.dev/rps", "sum(x)"), ("target.plimsoll.dev/rps", "1")];
-    let requests = using(50).told(&told).with_observed(metric_requests);
+    let annotated = [("query.plimsoll.dev/rps", "sum(x)"), ("target.plimsoll.dev/rps", "1")];
+    let requests = using(50).annotated(&annotated).with_observed(metric_requests);
     assert!(matches!(&requests[..], [
         Some(MetricRequest::Resource { .. }),
         Some(MetricRequest::Prometheus { query })
@@ -392,7 +395,7 @@ fn a_query_is_requested_after_the_metrics_of_the_spec() {
 /// A workload with a queue of this length, which may be scaled to zero.
 fn queue(replicas: i32, length: &'static str) -> Case {
     let case = Case::new(replicas, external("AverageValue", "3")).bounds(2, 6);
-    let mut case = case.told(&[("plimsoll.dev/scale-to-zero", "true")]);
+    let mut case = case.annotated(&[("plimsoll.dev/scale-to-zero", "true")]);
     case.external = Ok(vec![length]);
     case
 }
@@ -417,8 +420,8 @@ fn an_idle_workload_is_scaled_to_zero_and_back() {
     assert_eq!(unknown.desired, None);
     // A zero of somebody else stays, and without the annotation there is none.
     assert_eq!(queue(0, "12").decide().zone, Zone::Disabled);
-    assert_eq!(at_zero("12").told(&[]).decide().zone, Zone::Disabled);
-    assert_eq!(queue(2, "0").told(&[]).decide().desired, Some(2));
+    assert_eq!(at_zero("12").annotated(&[]).decide().zone, Zone::Disabled);
+    assert_eq!(queue(2, "0").annotated(&[]).decide().desired, Some(2));
 }
 
 #[test]
@@ -443,8 +446,8 @@ fn a_workload_is_scaled_to_zero_only_if_everything_is_known_to_be_idle_for_the_w
     assert_eq!(above.decide().desired, Some(4));
     // Usage exists with pods alone.
     let cpu_only = Case::new(2, cpu(50)).using(&[0; 2]);
-    let told = [("plimsoll.dev/scale-to-zero", "true")];
-    assert_eq!(cpu_only.told(&told).decide().desired, Some(2));
+    let annotated = [("plimsoll.dev/scale-to-zero", "true")];
+    assert_eq!(cpu_only.annotated(&annotated).decide().desired, Some(2));
     // At zero, usage is not missed, and a metric that is not available starts nothing.
     let mut at_zero = both(0, "0");
     at_zero.scale = queue(0, "0").scale;
@@ -457,10 +460,11 @@ fn a_workload_is_scaled_to_zero_only_if_everything_is_known_to_be_idle_for_the_w
 
 #[test]
 fn a_schedule_keeps_its_minimum_above_zero() {
-    let told =
+    let annotated =
         [("plimsoll.dev/scale-to-zero", "true"), ("plimsoll.dev/schedule", "40 13 * * *, 10m, 1")];
-    assert_eq!(queue(2, "0").told(&told).decide().desired, Some(2));
-    let at_zero = queue(0, "0").told(&told).change(|case| case.memory.scaled_to_zero = true);
+    assert_eq!(queue(2, "0").annotated(&annotated).decide().desired, Some(2));
+    let at_zero =
+        queue(0, "0").annotated(&annotated).change(|case| case.memory.scaled_to_zero = true);
     assert_eq!((at_zero.decide().zone, at_zero.decide().desired), (Zone::BelowMin, Some(2)));
     let over = at_zero.change(|case| case.now = later(200));
     assert_eq!((over.decide().zone, over.decide().desired), (Zone::Metrics, Some(0)));
@@ -506,6 +510,6 @@ fn assisting_keeps_what_the_hpa_controller_would_propose() {
     assert_eq!(assist(&blind, &native(100)).desired, Some(8));
     // It leaves zero alone.
     let idle = queue(2, "0").decide();
-    let upstream = queue(2, "0").told(&[]).decide();
+    let upstream = queue(2, "0").annotated(&[]).decide();
     assert_eq!(assist(&idle, &upstream).desired, Some(0));
 }

@@ -102,8 +102,8 @@ const ANNOTATIONS: [(&str, &[&str]); 14] = [
 ];
 
 prop_compose! {
-    /// A pass over an object that was told something; metrics may have failed before.
-    fn told_cases()(
+    /// A pass over an object with annotations; metrics may have failed before.
+    fn annotated_cases()(
         case in cases(),
         choices in prop::collection::vec(any::<prop::sample::Index>(), ANNOTATIONS.len()),
         failing in prop::option::of(0..100_i64),
@@ -117,7 +117,7 @@ prop_compose! {
         if has("query.plimsoll.dev/rps") != has("target.plimsoll.dev/rps") {
             chosen.retain(|(key, _)| !key.ends_with("/rps"));
         }
-        let mut case = case.told(&chosen);
+        let mut case = case.annotated(&chosen);
         case.memory.failing_since = failing.map(super::fixture::ago);
         case.queried = Ok(queried.map(|value| if value > 30 { "100" } else { "0" }).into_iter().collect());
         case
@@ -129,7 +129,7 @@ proptest! {
     fn options_that_say_the_defaults_change_nothing(mut case in cases()) {
         // The defaults of the annotation are those of the flag, but it goes before the spec.
         case.spec["behavior"]["scaleUp"]["tolerance"] = Value::Null;
-        let told = case.clone().told(&[
+        let annotated = case.clone().annotated(&[
             ("plimsoll.dev/partial-metrics", "upscale"),
             ("plimsoll.dev/scale-to-zero", "false"),
             ("plimsoll.dev/missing-pods", "0%"),
@@ -141,11 +141,11 @@ proptest! {
             ("plimsoll.dev/schedule", "0 0 31 2 *, 1h, 9; 46 13 * * *, 40s, 9"),
             ("plimsoll.dev/paused", "all at 9 until 1970-01-12T13:46:40Z"),
         ]);
-        prop_assert_eq!(case.written(), told.written());
+        prop_assert_eq!(case.written(), annotated.written());
     }
 
     #[test]
-    fn nothing_that_an_object_is_told_removes_replicas_while_metrics_are_not_available(mut case in told_cases()) {
+    fn nothing_that_an_object_is_told_removes_replicas_while_metrics_are_not_available(mut case in annotated_cases()) {
         case.usage = Err("away".to_owned());
         case.external = Err("away".to_owned());
         case.queried = Err("away".to_owned());
@@ -158,7 +158,7 @@ proptest! {
 
     #[test]
     fn nothing_that_an_object_is_told_removes_replicas_while_one_metric_is_not_available(
-        mut case in told_cases(), is_usage in any::<bool>(),
+        mut case in annotated_cases(), is_usage in any::<bool>(),
     ) {
         case.spec["metrics"] = json!([super::fixture::cpu(50)[0], external("AverageValue", "5")[0]]);
         if is_usage {
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn the_bounds_of_the_spec_hold_whatever_an_object_is_told(case in told_cases()) {
+    fn the_bounds_of_the_spec_hold_whatever_an_object_is_told(case in annotated_cases()) {
         let (min, max) = (case.spec["minReplicas"].as_i64(), case.spec["maxReplicas"].as_i64());
         let decision = case.decide();
         let to_zero = case.options.scale_to_zero && decision.desired == Some(0);
@@ -184,8 +184,8 @@ proptest! {
     }
 
     #[test]
-    fn assisting_never_has_fewer_than_the_hpa_controller_proposes(case in told_cases()) {
-        let mut native = case.clone().told(&[]).with(Fixes::UPSTREAM);
+    fn assisting_never_has_fewer_than_the_hpa_controller_proposes(case in annotated_cases()) {
+        let mut native = case.clone().annotated(&[]).with(Fixes::UPSTREAM);
         let up = native.spec["behavior"]["scaleUp"].clone();
         native.spec["behavior"] = json!({"scaleDown": {"selectPolicy": "Disabled"}});
         if !up.is_null() {
