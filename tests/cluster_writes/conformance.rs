@@ -12,7 +12,7 @@ use plimsoll_core::api::VerticalPodAutoscaler;
 use serde_json::{Value, json};
 
 use super::bed_with_definitions;
-use crate::support::in_memory_api::InMemoryApiServer;
+use crate::support::{in_memory_api::InMemoryApiServer, wait};
 
 /// A request of the script; `{version}` and `{uid}` are those of the object in the last response.
 struct Step {
@@ -198,6 +198,26 @@ fn comparable_response(code: u16, mut answer: Value) -> Value {
     json!({"code": code, "answer": answer})
 }
 
+/// Sends a request. It is repeated while the server initializes the storage of a new kind, as clients do.
+async fn send(
+    client: &Client,
+    method: &Method,
+    path: &str,
+    kind: &str,
+    body: &str,
+) -> (u16, Value) {
+    wait::until("the storage of the kind is initialized", || async {
+        let request = Request::builder().method(method).uri(path).header("content-type", kind);
+        let request = request.body(kube::client::Body::from(body.to_owned().into_bytes()));
+        let answer = client.send(request.expect("a request")).await.expect("an answer");
+        let code = answer.status().as_u16();
+        let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
+        let answer = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        (code != 429).then_some((code, answer))
+    })
+    .await
+}
+
 /// Runs a script; returns the response of each step, and whether versions increase with changes.
 async fn run_script(client: &Client, steps: &[Step]) -> Vec<String> {
     let (mut version, mut uid) = (String::new(), String::new());
@@ -205,12 +225,7 @@ async fn run_script(client: &Client, steps: &[Step]) -> Vec<String> {
     for Step { method, path, kind, body } in steps {
         let template = if body.is_null() { String::new() } else { body.to_string() };
         let body = template.replace("{version}", &version).replace("{uid}", &uid);
-        let request = Request::builder().method(method).uri(path).header("content-type", *kind);
-        let request = request.body(kube::client::Body::from(body.into_bytes()));
-        let answer = client.send(request.expect("a request")).await.expect("an answer");
-        let code = answer.status().as_u16();
-        let bytes = answer.into_body().collect().await.expect("a body").to_bytes();
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let (code, answer) = send(client, method, path, kind, &body).await;
         let mut is_new = String::new();
         if let Some(now) = answer["metadata"]["resourceVersion"]
             .as_str()

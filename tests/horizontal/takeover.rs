@@ -69,7 +69,18 @@ impl Scaled {
     }
 
     /// Sets the usage, and waits for a pass of kube-controller-manager that has read it. The same pass changes the replicas.
+    /// A change of the object is read before the usage: a pass that has begun with the former object ends first.
     async fn pass_with(&self, mebibytes: u64) {
+        wait::until_ok("kube-controller-manager has read the object", || async {
+            let object = self.object().await;
+            let observed = object.status.and_then(|status| status.observed_generation);
+            if observed == object.metadata.generation {
+                Ok(())
+            } else {
+                Err(format!("{observed:?}"))
+            }
+        })
+        .await;
         self.load(mebibytes);
         let percent = i32::try_from(mebibytes * 100 / 256).expect("a small number");
         wait::until_ok("kube-controller-manager has read the usage", || async {
