@@ -24,6 +24,7 @@ mod selector_index;
 mod spare_capacity;
 pub mod takeover;
 mod usage_cache;
+pub(crate) mod vpas;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -31,8 +32,12 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 use self::{
-    autoscaler::HorizontalAutoscaler, config::HorizontalConfig, object_queries::ObjectQueries,
-    selector_index::SelectorIndex, usage_cache::UsageCache,
+    autoscaler::HorizontalAutoscaler,
+    config::{HorizontalConfig, HorizontalMode},
+    object_queries::ObjectQueries,
+    selector_index::SelectorIndex,
+    usage_cache::UsageCache,
+    vpas::Vpas,
 };
 use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
@@ -77,7 +82,9 @@ impl Controller for HorizontalController {
         let queries = ObjectQueries::new(&config, &context.clock, observer.clone())?;
         let usage = UsageCache::new(&config, context.client.clone(), &context.clock, observer)?;
         let selectors = SelectorIndex::default();
-        let autoscaler = HorizontalAutoscaler { config, metrics, usage, queries, selectors };
+        let vpas =
+            Vpas::new(&config.namespaces, context.client.clone(), context.watch_factory.clone());
+        let autoscaler = HorizontalAutoscaler { config, metrics, usage, queries, selectors, vpas };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
         let objects = ExportedObjects::of(&controller);
         context
@@ -97,6 +104,11 @@ impl Controller for HorizontalController {
     }
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        if self.autoscaler.config.mode != HorizontalMode::Shadow {
+            let workers = &mut tasks.workers;
+            let stop = workers.shutdown_token();
+            self.autoscaler.vpas.start(&stop, workers.tasks());
+        }
         self.spawn_tasks(tasks);
     }
 

@@ -24,6 +24,7 @@ use super::{
     reconcile::reconcile,
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
+    vpas::Vpas,
 };
 use crate::{
     cluster::write::{ObjectPatchTarget, WriteContext, WriteError},
@@ -37,6 +38,8 @@ pub struct HorizontalAutoscaler {
     pub(super) usage: UsageCache,
     pub(super) queries: ObjectQueries,
     pub(super) selectors: SelectorIndex,
+    /// Watched in modes that change replicas.
+    pub(super) vpas: Vpas,
 }
 
 /// An object with the state that is kept from reconcile to reconcile.

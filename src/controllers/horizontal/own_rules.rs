@@ -1,13 +1,18 @@
 //! How this controller decides about one object: the mode that applies, and the spec that it follows.
 
+use std::sync::Arc;
+
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::annotations::InvalidAnnotation,
+    coordination::Template,
     hpa::{
-        Decision, HpaOptions, Spec, assist,
+        Config, Decision, HpaOptions, Pod, Spec, assist,
         takeover::{IneffectiveMode, ObjectMode, takeover},
+        vpa_rules::{TargetVpa, VpaContext, VpaRules},
     },
     scaling::Restriction,
+    types::Time,
 };
 
 use super::{
@@ -17,6 +22,15 @@ use super::{
 
 const ZERO_WITHOUT_QUERY: &str = "plimsoll.dev/scale-to-zero has no effect without a metric that is queried: the HPA \
      controller reads no metric while there are no replicas; add query.plimsoll.dev/<metric> and target.plimsoll.dev/<metric>";
+
+/// What the rules about VPAs depend on.
+#[derive(Clone, Copy)]
+pub(super) struct VpaTarget<'a> {
+    /// The VPAs of the target; `None` until all are listed.
+    pub vpas: Option<&'a [Arc<TargetVpa>]>,
+    pub pods: &'a [Pod],
+    pub template: &'a Template,
+}
 
 /// The mode of an object, and the rules that apply in it.
 pub(super) struct OwnRules {
@@ -31,6 +45,8 @@ pub(super) struct OwnRules {
     invalid: Vec<InvalidAnnotation>,
     /// Whether the target may not be scaled to zero although an annotation says so.
     ignores_zero: bool,
+    /// What the VPAs of the target mean for the replicas.
+    vpa: VpaRules,
 }
 
 impl OwnRules {
@@ -48,7 +64,28 @@ impl OwnRules {
             HpaOptions::from_annotations(object.annotations(), config.period)
         };
         let ignores_zero = options.require_query_for_zero();
-        Self { mode, spec, ineffective: takeover.ineffective, options, invalid, ignores_zero }
+        let ineffective = takeover.ineffective;
+        Self { mode, spec, ineffective, options, invalid, ignores_zero, vpa: VpaRules::default() }
+    }
+
+    /// Takes the VPAs of the target into account.
+    pub fn with_vpas(mut self, target: VpaTarget<'_>, hpa: &Config, now: Time) -> Self {
+        let Some(spec) = &self.spec else { return self };
+        let context = VpaContext {
+            vpas: target.vpas,
+            pods: target.pods,
+            template: target.template,
+            // In assist mode the HPA controller adds replicas by the requests of the pods.
+            is_only_writer: self.mode == ObjectMode::Drive,
+            follows_utilization: self.options.utilization_of.is_some(),
+            readiness: self.options.config(hpa).initial_readiness_delay,
+            now,
+        };
+        self.vpa = VpaRules::new(spec, context);
+        if let Some(spec) = self.vpa.spec.take() {
+            self.spec = Some(spec);
+        }
+        self
     }
 
     /// What is wrong with the annotations, with the reasons of events.
@@ -56,7 +93,8 @@ impl OwnRules {
         let ineffective = self.ineffective.iter().map(|why| ("ModeWithoutEffect", why.to_string()));
         let invalid = self.invalid.iter().map(|why| ("InvalidAnnotation", why.to_string()));
         let zero = self.ignores_zero.then(|| ("InvalidAnnotation", ZERO_WITHOUT_QUERY.to_owned()));
-        ineffective.chain(invalid).chain(zero).collect()
+        let vpa = self.vpa.warnings.iter().map(|why| ("VpaSameResource", why.clone()));
+        ineffective.chain(invalid).chain(zero).chain(vpa).collect()
     }
 
     /// Whether this controller changes the replicas.
@@ -74,6 +112,7 @@ impl OwnRules {
         if self.mode == ObjectMode::Assist {
             own = assist(&own, builtin);
         }
+        self.vpa.apply(&mut own);
         if self.ineffective.is_some() {
             own.restrictions.push(Restriction::BuiltinActs);
         }

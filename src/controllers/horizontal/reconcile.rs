@@ -32,7 +32,7 @@ use super::{
     horizontal_decision::HorizontalDecision,
     horizontal_pod::HorizontalPod,
     object::RecordedHpa,
-    own_rules::OwnRules,
+    own_rules::{OwnRules, VpaTarget},
 };
 use crate::{cluster::target::scale::ScaleReadError, telemetry::ExportedState};
 
@@ -51,7 +51,6 @@ pub(super) async fn reconcile(
         return ("invalid", Requeue::OnChange);
     };
     let rules = OwnRules::of(&object, &spec, &controller.autoscaler.config);
-    report_warnings(controller, state, &rules);
     restore_memory(controller, key, state, now);
     let observed_at = Instant::now();
     let scale = read_scale(controller, key, state).await;
@@ -59,6 +58,8 @@ pub(super) async fn reconcile(
         Ok(scale) => read_pods(controller, key, state, scale).await,
         Err(_) => Vec::new(),
     };
+    let rules = with_vpas(rules, controller, key, &object, &pods, now);
+    report_warnings(controller, state, &rules);
     let others = others(controller, key, scale.as_ref().ok(), &pods);
     let reconcile = Reconcile {
         controller,
@@ -97,6 +98,26 @@ pub(super) async fn reconcile(
     }
     state.exported = Some(Arc::new(exported));
     (outcome, rules.options.sync_period.map_or(Requeue::Periodic, Requeue::After))
+}
+
+/// Takes the VPAs of the target into account.
+fn with_vpas(
+    rules: OwnRules,
+    controller: &HorizontalController,
+    key: &ObjectKey,
+    object: &RecordedHpa,
+    pods: &[Pod],
+    now: Time,
+) -> OwnRules {
+    if !rules.acts() {
+        return rules;
+    }
+    let (autoscaler, workloads) = (&controller.autoscaler, &controller.workloads);
+    let target = HorizontalAutoscaler::target(object);
+    let template = workloads.scopes.template(&workloads.target(&key.namespace, &target));
+    let vpas = autoscaler.vpas.of_target(&key.namespace, &target);
+    let target = VpaTarget { vpas: vpas.as_deref(), pods, template: &template };
+    rules.with_vpas(target, &autoscaler.config.hpa, now)
 }
 
 /// Emits an event for each annotation that has no effect, once.
