@@ -3,6 +3,7 @@
 mod adopted;
 mod deep;
 mod takeover;
+mod with_vpa;
 
 use std::{collections::BTreeMap, time::Duration};
 
