@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{Fixture, MEBIBYTE, hpa};
 use crate::{
+    storage::checkpoint_objects::create_definitions,
     support::{
         MetricsServer, Testbed, hollow_nodes::is_ready, manifests, metrics_server::UsageValue, wait,
     },
@@ -113,9 +114,12 @@ async fn a_request_that_an_hpa_scales_by_is_changed_only_by_upstreams_rules() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_that_plimsoll_sets_follow_the_template_and_not_the_requests_of_a_vpa() {
+    // Without the CRD, the controller would not watch VPAs.
+    if let Some(bed) = Testbed::shared().await {
+        create_definitions(&bed).await;
+    }
     let Some(fixture) = Fixture::new("scale-point", "adopted").await else { return };
     let (bed, namespace) = (&fixture.bed, &*fixture.namespace);
-    crate::storage::checkpoint_objects::create_definitions(bed).await;
     updater::deployment(bed, namespace, "web", 4).await;
     fixture.usage.set_all(namespace, "web-", "main", USAGE);
     let vpa = json!({"updatePolicy": {"updateMode": "InPlaceOrRecreate"}});

@@ -82,8 +82,11 @@ mod tests {
     use super::*;
 
     fn requests(containers: &[(&str, Option<i64>, Option<i64>)]) -> TemplateRequests {
-        let container =
-            |&(name, cpu, memory): &_| ContainerRequests { name: str::into(name), cpu, memory };
+        let container = |one: &(&str, Option<i64>, Option<i64>)| ContainerRequests {
+            name: one.0.into(),
+            cpu: one.1,
+            memory: one.2,
+        };
         containers.iter().map(container).collect()
     }
 

@@ -25,7 +25,7 @@ use crate::{
 
 const RESOURCE: &str = "verticalpodautoscalers";
 /// How often a watch that is not possible is tried again.
-const RETRY_INTERVAL: Duration = Duration::from_mins(5);
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Whether the VPAs of a namespace, or of all, are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
