@@ -13,9 +13,7 @@ use serde_json::json;
 use super::{Fixture, MEBIBYTE, hpa};
 use crate::{
     storage::checkpoint_objects::create_definitions,
-    support::{
-        MetricsServer, Testbed, hollow_nodes::is_ready, manifests, metrics_server::UsageValue, wait,
-    },
+    support::{MetricsServer, Testbed, manifests, metrics_server::UsageValue, wait},
     updater::fixture as updater,
 };
 
@@ -100,7 +98,8 @@ async fn a_request_that_an_hpa_scales_by_is_changed_only_by_upstreams_rules() {
     assert!(message.contains("HorizontalPodAutoscaler web"), "{message}");
     assert!(message.contains("averageValue: 60m"), "{message}");
     let page = updater::metrics(&running).await;
-    let labels = [&*format!("namespace=\"{namespace}\""), "reason=\"hpa_same_resource\""];
+    let of_namespace = format!("namespace=\"{namespace}\"");
+    let labels = [&*of_namespace, "reason=\"hpa_same_resource\""];
     assert_eq!(updater::metric_sum(&page, "plimsoll_restricted_scaling", &labels), 1.0);
     wait_for_utilization(&bed, &namespace, 60).await;
     running.stop().await;
@@ -129,7 +128,9 @@ async fn replicas_that_plimsoll_sets_follow_the_template_and_not_the_requests_of
     let resize = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "200m"}}}]}});
     for pod in updater::pods(&bed.client(), namespace, "web").await {
         let patch = Patch::Strategic(&resize);
-        let resized = pods.patch_resize(&pod.name_any(), &PatchParams::default(), &patch).await;
+        let name = pod.name_any();
+        let resized =
+            pods.patch_subresource("resize", &name, &PatchParams::default(), &patch).await;
         resized.expect("the pod is resized");
     }
     let disabled = "{scaleUp: {selectPolicy: Disabled}, scaleDown: {selectPolicy: Disabled}}";

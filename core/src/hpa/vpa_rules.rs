@@ -361,7 +361,7 @@ mod tests {
             (100, vec![pod(Some(ago(3600))), pod(None)], true),
             (100, vec![pod(Some(ago(20)))], true),
             (100, vec![pod(Some(ago(31)))], false),
-            (100, vec![resized.clone()], true),
+            (100, vec![resized], true),
             (100, vec![leaving, foreign], false),
             // A pod that does not become ready does not hold for ever.
             (631, vec![pod(None)], false),

@@ -112,7 +112,7 @@ impl VpaWatch {
             Availability::None => return Some(Vec::new()),
             Availability::Watched => {}
         }
-        if !self.status.is_synced() {
+        if !state.vpas.is_synced() {
             return None;
         }
         let is_of_target = |vpa: &&Arc<TargetVpa>| {
@@ -228,7 +228,7 @@ mod tests {
             watch.apply(ObjectChange::Applied(vpa));
         }
         assert!(watch.of_target("shop", &target("web")).is_none(), "the list is not complete");
-        watch.status.on_synced();
+        watch.apply(ObjectChange::Synced);
         let names = |namespace, name| {
             let found = watch.of_target(namespace, &target(name)).expect("they are listed");
             found.iter().map(|vpa| vpa.name.to_string()).collect::<Vec<_>>()

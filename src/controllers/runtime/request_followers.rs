@@ -86,7 +86,9 @@ impl RequestFollowers {
     pub fn are_known(&self) -> bool {
         match *self.access.borrow() {
             Access::Unknown => false,
-            Access::Watched => self.watch_status.is_synced(),
+            Access::Watched => {
+                self.store.lock().unwrap_or_else(PoisonError::into_inner).is_synced()
+            }
             Access::Denied => true,
         }
     }
@@ -167,7 +169,7 @@ mod tests {
         let shared = followers.shared_requests("shop", ("Deployment", "web"), Some(&template));
         let shared: Vec<_> = shared.iter().map(|one| (&*one.hpa, one.resource)).collect();
         assert_eq!(shared, [("web", Resource::Cpu)]);
-        assert_eq!(followers.shared_requests("shop", ("StatefulSet", "web"), None), []);
+        assert!(followers.shared_requests("shop", ("StatefulSet", "web"), None).is_empty());
     }
 
     #[test]
@@ -176,7 +178,7 @@ mod tests {
         assert!(!followers.are_known(), "the right is not checked yet");
         followers.access.send_replace(Access::Watched);
         assert!(!followers.are_known(), "the list is not complete");
-        followers.watch_status.on_synced();
+        followers.apply_change(ObjectChange::Synced);
         assert!(followers.are_known());
         followers.access.send_replace(Access::Denied);
         assert!(followers.are_known());
