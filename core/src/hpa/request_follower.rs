@@ -92,8 +92,9 @@ mod tests {
             assert_eq!(follower.uses_scale_point, expected, "{annotations} {behavior}");
             assert!(follower.scales("Deployment", "web") && !follower.scales("StatefulSet", "web"));
         }
-        let owner = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1", "controller": true});
-        let owned = json!({"name": "web", "annotations": drive, "ownerReferences": [owner]});
+        let scaled_object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1", "controller": true});
+        let owned =
+            json!({"name": "web", "annotations": drive, "ownerReferences": [scaled_object]});
         assert!(!follower(&owned, &both, &utilization).uses_scale_point);
     }
 
