@@ -70,6 +70,7 @@ pub(super) struct Target {
 }
 
 /// Explains an object at the given time.
+#[expect(clippy::too_many_lines, reason = "reads one input of the decision after the other")]
 pub async fn explain(
     config: &ExplainHpaConfig,
     cluster: &Cluster,

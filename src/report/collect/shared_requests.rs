@@ -48,12 +48,19 @@ pub(super) fn shared_requests(
     shared.flatten().collect()
 }
 
-/// Adds what the shared requests mean to a report: a finding for each that is not changed, with its solution.
-pub(super) fn explain(
+/// Adds what the autoscalers of the VPA's target mean to a report.
+pub(super) fn add(
     report: &mut VpaReport,
+    snapshot: &ClusterSnapshot,
+    controllers: &ControllerCache,
     vpa: &VerticalPodAutoscaler,
-    shared: &[SharedRequest],
 ) {
+    let shared = shared_requests(snapshot, controllers, vpa, &mut report.notes);
+    explain(report, vpa, &shared);
+}
+
+/// Adds what the shared requests mean to a report: a finding for each that is not changed, with its solution.
+fn explain(report: &mut VpaReport, vpa: &VerticalPodAutoscaler, shared: &[SharedRequest]) {
     if vpa.spec.update_mode() == UpdateMode::Off {
         return;
     }

@@ -150,13 +150,7 @@ pub async fn explain(
         },
     );
     if config.compat == Compat::Plimsoll {
-        let shared = shared_requests::shared_requests(
-            &snapshot,
-            &controllers.controllers,
-            vpa,
-            &mut report.notes,
-        );
-        shared_requests::explain(&mut report, vpa, &shared);
+        shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa);
     }
     Ok(report)
 }
