@@ -21,6 +21,7 @@ pub mod object_queries;
 mod own_rules;
 mod reconcile;
 mod selector_index;
+mod shared_requests;
 mod spare_capacity;
 pub mod takeover;
 mod usage_cache;
@@ -98,6 +99,14 @@ impl Controller for HorizontalController {
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         self.spawn_tasks(tasks);
+        let controller = Arc::clone(self);
+        tasks.workers.spawn_cancellable(async move {
+            loop {
+                for object in controller.autoscaler.usage.next_ready().await {
+                    controller.queue.make_due(&object, controller.clock.now());
+                }
+            }
+        });
     }
 
     async fn drain(&self, deadline: Instant) {

@@ -2,6 +2,8 @@
 
 mod adopted;
 mod deep;
+mod in_memory;
+mod slow_usage;
 mod takeover;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -9,6 +9,7 @@ pub(crate) mod metrics_client;
 pub(crate) mod pod_samples;
 pub mod promql;
 pub(crate) mod query_client;
+pub(crate) mod request_permits;
 pub mod resource_metrics;
 pub mod series_usage;
 

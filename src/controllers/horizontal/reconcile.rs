@@ -76,6 +76,9 @@ pub(super) async fn reconcile(
         },
         now,
     };
+    if !reconcile.prepare_usage(state).await {
+        return ("waiting", Requeue::Periodic);
+    }
     let resolved = reconcile.observe_changes(state);
     let (decision, mut exported) = reconcile.decide(state).await;
     let windows = reconcile.windows(rules.spec(&spec));
@@ -146,6 +149,34 @@ struct Reconcile<'a> {
 impl Reconcile<'_> {
     fn windows(&self, spec: &Spec) -> Windows {
         Windows::of(spec.behavior.as_ref(), self.config.downscale_stabilization)
+    }
+
+    /// Requests the usage that the decision needs. Returns whether it can be made now.
+    async fn prepare_usage(&self, state: &ObjectState) -> bool {
+        let usage = &self.controller.autoscaler.usage;
+        let resources = || self.spec.metrics.iter().filter_map(|metric| metric.source.resource());
+        let needs_usage = resources().next().is_some() && self.needs_metrics(state);
+        !needs_usage || usage.prepare(self.key, resources()).await
+    }
+
+    /// Whether the decision needs metrics. Replicas out of bounds do not wait for any.
+    fn needs_metrics(&self, state: &ObjectState) -> bool {
+        let observed = Observed {
+            namespace: &self.key.namespace,
+            name: &self.key.name,
+            uid: None,
+            spec: self.rules.spec(self.spec),
+            status: &self.object.status,
+            scale: self.scale,
+            pods: self.pods,
+            others: self.others,
+            memory: &state.own.memory,
+            config: &self.config,
+            fixes: self.controller.autoscaler.config.fixes,
+            options: &self.rules.options,
+            now: self.now,
+        };
+        observed.needs_metrics()
     }
 
     /// Adds changes of the scale to the memories: those of the HPA controller, and one of this controller whose outcome was
@@ -316,7 +347,7 @@ fn others(
     index.others(key, pods)
 }
 
-/// The responses to all requests: usage is fetched once for a namespace, and identical queries are sent once,
+/// The responses to all requests: usage was fetched once for the namespace, and identical queries are sent once,
 /// everything else is taken from the status.
 async fn fetch(
     autoscaler: &HorizontalAutoscaler,
@@ -341,7 +372,7 @@ async fn fetch(
     let answers = answers.map(|((request, from_status), resource)| async move {
         match (request?, resource) {
             (MetricRequest::Resource { .. }, Some(resource)) => {
-                Some(autoscaler.usage.answer(&key.namespace, resource, observed.pods).await)
+                Some(autoscaler.usage.answer(&key.namespace, resource, observed.pods))
             }
             (MetricRequest::Prometheus { query }, _) => {
                 let (queries, namespace) = (&autoscaler.queries, &key.namespace);
