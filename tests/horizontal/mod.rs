@@ -3,6 +3,7 @@
 mod adopted;
 mod deep;
 mod in_memory;
+mod query_tenants;
 mod slow_usage;
 mod takeover;
 
