@@ -3,6 +3,7 @@
 mod adopted;
 mod deep;
 mod in_memory;
+mod metric_faults;
 mod query_tenants;
 mod slow_usage;
 mod takeover;
@@ -59,14 +60,17 @@ fn hpa(name: &str, metrics: &[&str], behavior: &str, annotations: &str) -> Strin
 }
 
 async fn start(proxy: &ApiProxy, namespace: &str, mode: &str) -> HorizontalHandle {
-    let flags = [
+    let flags = ["--horizontal-pod-autoscaler-sync-period=1s", &format!("--mode={mode}")];
+    start_with(proxy, namespace, &flags).await
+}
+
+async fn start_with(proxy: &ApiProxy, namespace: &str, flags: &[&str]) -> HorizontalHandle {
+    let of_namespace = [
         "--address=127.0.0.1:0",
-        "--horizontal-pod-autoscaler-sync-period=1s",
-        &format!("--mode={mode}"),
         &format!("--namespaces={namespace}"),
         &format!("--leader-elect-resource-namespace={namespace}"),
     ];
-    let config = horizontal_config(&flags).expect("valid flags");
+    let config = horizontal_config(&[&of_namespace, flags].concat()).expect("valid flags");
     let role = controllers::start(config, proxy.client.clone(), Clock::wall()).await;
     role.expect("starts")
 }
