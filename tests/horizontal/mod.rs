@@ -2,6 +2,7 @@
 
 mod adopted;
 mod deep;
+mod hold_while;
 mod in_memory;
 mod metric_faults;
 mod query_tenants;

@@ -4,6 +4,7 @@
 mod circuit_breaker;
 pub mod external_metrics;
 pub mod external_recommender;
+pub(crate) mod firing_alerts;
 mod http_clients;
 pub(crate) mod metrics_client;
 pub(crate) mod pod_samples;

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt as _;
 use plimsoll_core::{
-    api::annotations::InvalidAnnotation,
+    api::annotations::{HOLD_WHILE, InvalidAnnotation},
     hpa::{
         Decision, HpaOptions, Spec, assist,
         takeover::{IneffectiveMode, ObjectMode, takeover},
@@ -14,6 +14,7 @@ use super::{
     config::{HorizontalConfig, HorizontalMode},
     object::RecordedHpa,
 };
+use crate::cluster::metric_sources::firing_alerts::{alert_query, missing_label_warning};
 
 const ZERO_WITHOUT_QUERY: &str = "plimsoll.dev/scale-to-zero has no effect without a metric that is queried: the HPA \
      controller reads no metric while there are no replicas; add query.plimsoll.dev/<metric> and target.plimsoll.dev/<metric>";
@@ -27,6 +28,10 @@ pub(super) struct OwnRules {
     ineffective: Option<IneffectiveMode>,
     /// What the annotations say besides. Without effect in shadow.
     pub options: HpaOptions,
+    /// The query for the alert that holds the replicas.
+    pub alert: Option<String>,
+    /// Why the state of that alert may never be known.
+    alert_warning: Option<String>,
     /// The annotations that are ignored.
     invalid: Vec<InvalidAnnotation>,
     /// Whether the target may not be scaled to zero although an annotation says so.
@@ -42,13 +47,20 @@ impl OwnRules {
             HorizontalMode::Adopted => takeover.mode,
         };
         let spec = (mode != ObjectMode::Shadow).then(|| takeover.effective_spec(spec));
-        let (mut options, invalid) = if mode == ObjectMode::Shadow {
-            Default::default()
-        } else {
-            HpaOptions::from_annotations(object.annotations(), config.period)
-        };
+        let (mut options, mut invalid, mut alert) = Default::default();
+        if mode != ObjectMode::Shadow {
+            (options, invalid) = HpaOptions::from_annotations(object.annotations(), config.period);
+            match HOLD_WHILE.read(object.annotations(), alert_query) {
+                Ok(found) => alert = found,
+                Err(why) => invalid.push(why),
+            }
+        }
+        let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+        let alert_warning =
+            alert.as_deref().and_then(|query| alert_warning(query, namespace, config));
         let ignores_zero = options.require_query_for_zero();
-        Self { mode, spec, ineffective: takeover.ineffective, options, invalid, ignores_zero }
+        let ineffective = takeover.ineffective;
+        Self { mode, spec, ineffective, options, alert, alert_warning, invalid, ignores_zero }
     }
 
     /// What is wrong with the annotations, with the reasons of events.
@@ -56,7 +68,8 @@ impl OwnRules {
         let ineffective = self.ineffective.iter().map(|why| ("ModeWithoutEffect", why.to_string()));
         let invalid = self.invalid.iter().map(|why| ("InvalidAnnotation", why.to_string()));
         let zero = self.ignores_zero.then(|| ("InvalidAnnotation", ZERO_WITHOUT_QUERY.to_owned()));
-        ineffective.chain(invalid).chain(zero).collect()
+        let alert = self.alert_warning.iter().map(|why| ("AlertNotFound", why.clone()));
+        ineffective.chain(invalid).chain(zero).chain(alert).collect()
     }
 
     /// Whether this controller changes the replicas.
@@ -79,4 +92,17 @@ impl OwnRules {
         }
         own
     }
+}
+
+/// Why the state of an alert may never be known.
+fn alert_warning(query: &str, namespace: &str, config: &HorizontalConfig) -> Option<String> {
+    if config.queries.transport.address.is_empty() {
+        return Some(format!(
+            "annotation {}: replicas are not changed, because no Prometheus server is configured that knows the alert: \
+             set --prometheus-address",
+            HOLD_WHILE.name
+        ));
+    }
+    let tenant = config.queries.scope.matcher(namespace)?;
+    missing_label_warning(query, &tenant, "holds replicas")
 }

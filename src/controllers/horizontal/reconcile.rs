@@ -7,7 +7,7 @@ use futures::future::join_all;
 use plimsoll_core::{
     hpa::{
         Config, Decision, Fetched, Fixes, HpaRecord, HpaState, MetricRequest, NO_OPTIONS, Observed,
-        Pod, ScaleError, ScaleValues, Selector, Spec,
+        PausedDirection, Pod, ScaleError, ScaleValues, Selector, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
@@ -17,6 +17,7 @@ use plimsoll_core::{
         scale_decision,
         status_values::StatusValues,
     },
+    scaling::{Alert, Restriction},
     types::{ObjectKey, Time},
 };
 use tokio::time::Instant;
@@ -179,6 +180,20 @@ impl Reconcile<'_> {
         observed.needs_metrics()
     }
 
+    /// Whether an alert holds the replicas: it is firing, or its state is unknown.
+    async fn is_held_by_alert(&self, used_until: Option<Time>) -> bool {
+        let Some(query) = &self.rules.alert else { return false };
+        let queries = &self.controller.autoscaler.queries;
+        match queries.alert(&self.key.namespace, query, self.now, used_until).await {
+            Alert::NotFiring => false,
+            Alert::Firing => true,
+            Alert::Unknown(why) => {
+                tracing::debug!(key = %self.key, why, "the state of the alert is unknown");
+                true
+            }
+        }
+    }
+
     /// Adds changes of the scale to the memories: those of the HPA controller, and one of this controller whose outcome was
     /// unknown. Returns the record with that resolved.
     fn observe_changes(&self, state: &mut ObjectState) -> HpaRecord {
@@ -243,7 +258,10 @@ impl Reconcile<'_> {
         let used_until = state.last_reconcile;
         let answers = fetch(autoscaler, self.key, measured, reported_replicas, used_until).await;
         let compared = decide(&observed, &answers);
-        let decision = self.rules.combine(decide(&own, &answers), &compared);
+        let mut decision = self.rules.combine(decide(&own, &answers), &compared);
+        if self.is_held_by_alert(used_until).await {
+            decision.hold(PausedDirection::All, Restriction::HoldWhile);
+        }
         let record = scale_decision(&decision, &own, &state.own.last_decision);
         let record = Arc::new(record);
         let mut exported = self.exported_state(state.exported.as_deref());

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use plimsoll_core::{
-    api::VerticalPodAutoscaler,
+    api::{VerticalPodAutoscaler, annotations::HOLD_WHILE},
     hpa::{
         Answer, Config, Decision, Fetched, Fix, Fixes, HpaOptions, HpaRecord, MetricRequest,
         NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues, Selector, Spec, assist, decide,
@@ -30,7 +30,7 @@ use super::lookup::{ExplainError, find_object};
 use crate::{
     cluster::{
         cache::replica_pod::OwnerRef,
-        metric_sources::pod_samples::fetch_pod_samples,
+        metric_sources::{firing_alerts::alert_query, pod_samples::fetch_pod_samples},
         snapshot::{ClusterSnapshot, ReadError, ReadErrorCause, SnapshotPart, list},
         target::scale::{
             CacheLifetimes, ObjectReference, RequestGate, ScaleClient, ScaleReadError,
@@ -112,11 +112,14 @@ pub async fn explain(
     // What Plimsoll stored is exact, what the HPA controller remembers can only be inferred.
     let memory =
         record.as_ref().map_or_else(|| values.memory(), |record| record.restored_memory(now));
-    let (mut options, invalid) = if is_adopted {
+    let (mut options, mut invalid) = if is_adopted {
         HpaOptions::from_annotations(object.annotations(), DEFAULT_PERIOD)
     } else {
         Default::default()
     };
+    if is_adopted {
+        invalid.extend(HOLD_WHILE.read(object.annotations(), alert_query).err());
+    }
     options.require_query_for_zero();
     // Only the controller has a Prometheus.
     let queried = std::mem::take(&mut options.metrics);
