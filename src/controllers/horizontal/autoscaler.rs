@@ -21,6 +21,7 @@ use super::{
     horizontal_pod::HorizontalPod,
     object::RecordedHpa,
     object_queries::ObjectQueries,
+    own_rules::CachedRules,
     reconcile::reconcile,
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
@@ -47,6 +48,8 @@ pub(super) type ObjectState = replicas::ObjectState<HorizontalAutoscaler>;
 pub struct HorizontalState {
     /// Whether the record that an earlier process stored was read.
     pub is_restored: bool,
+    /// The rules of the object.
+    pub(super) rules: CachedRules,
     /// Recommendations and scale events of the decisions that are exported.
     pub memory: HpaState,
     /// Those of the decisions that are compared, which are made as by upstream.

@@ -1,5 +1,7 @@
 //! How this controller decides about one object: the mode that applies, and the spec that it follows.
 
+use std::sync::{Arc, Weak};
+
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::annotations::{HOLD_WHILE, InvalidAnnotation},
@@ -20,6 +22,7 @@ const ZERO_WITHOUT_QUERY: &str = "plimsoll.dev/scale-to-zero has no effect witho
      controller reads no metric while there are no replicas; add query.plimsoll.dev/<metric> and target.plimsoll.dev/<metric>";
 
 /// The mode of an object, and the rules that apply in it.
+#[derive(Debug)]
 pub(super) struct OwnRules {
     pub mode: ObjectMode,
     /// The spec with the rules of the annotation, in a mode that changes replicas.
@@ -36,6 +39,29 @@ pub(super) struct OwnRules {
     invalid: Vec<InvalidAnnotation>,
     /// Whether the target may not be scaled to zero although an annotation says so.
     ignores_zero: bool,
+}
+
+/// The rules of the version of an object that was read last, unless it is only shadowed: then there is little to read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CachedRules(Option<(Weak<RecordedHpa>, Arc<OwnRules>)>);
+
+impl CachedRules {
+    /// The rules of this version of an object.
+    pub fn of(
+        &mut self,
+        object: &Arc<RecordedHpa>,
+        spec: &Spec,
+        config: &HorizontalConfig,
+    ) -> Arc<OwnRules> {
+        if let Some((version, rules)) = &self.0
+            && std::ptr::eq(version.as_ptr(), Arc::as_ptr(object))
+        {
+            return Arc::clone(rules);
+        }
+        let rules = Arc::new(OwnRules::of(object, spec, config));
+        self.0 = rules.acts().then(|| (Arc::downgrade(object), Arc::clone(&rules)));
+        rules
+    }
 }
 
 impl OwnRules {

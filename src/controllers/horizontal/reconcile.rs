@@ -51,7 +51,7 @@ pub(super) async fn reconcile(
         controller.scales.cancel_scale(state);
         return ("invalid", Requeue::OnChange);
     };
-    let rules = OwnRules::of(&object, &spec, &controller.autoscaler.config);
+    let rules = state.own.rules.of(&object, &spec, &controller.autoscaler.config);
     report_warnings(controller, state, &rules);
     restore_memory(controller, key, state, now);
     let observed_at = Instant::now();
