@@ -45,6 +45,7 @@ pub mod scale_point;
 pub mod scale_rate;
 pub mod schedule;
 pub mod selector;
+pub mod sentinel;
 pub mod spec;
 pub mod stabilization;
 pub mod status;
