@@ -20,7 +20,9 @@ const ZERO_WITHOUT_QUERY: &str = "plimsoll.dev/scale-to-zero has no effect witho
 
 /// The mode of an object, and the rules that apply in it.
 pub(super) struct OwnRules {
-    pub mode: ObjectMode,
+    mode: ObjectMode,
+    /// Whether this controller replaces the HPA controller of the cluster, so that it changes the replicas in any mode.
+    pub replaces: bool,
     /// The spec with the rules of the annotation, in a mode that changes replicas.
     spec: Option<Spec>,
     /// Why the mode that the object asks for does not apply.
@@ -37,18 +39,27 @@ impl OwnRules {
     /// The rules of this version of an object.
     pub fn of(object: &RecordedHpa, spec: &Spec, config: &HorizontalConfig) -> Self {
         let takeover = takeover(object.annotations(), object.owner_references(), spec);
+        let replaces = config.mode == HorizontalMode::Replace;
         let mode = match config.mode {
             HorizontalMode::Shadow => ObjectMode::Shadow,
-            HorizontalMode::Adopted => takeover.mode,
+            HorizontalMode::Adopted | HorizontalMode::Replace => takeover.mode,
         };
-        let spec = (mode != ObjectMode::Shadow).then(|| takeover.effective_spec(spec));
-        let (mut options, invalid) = if mode == ObjectMode::Shadow {
-            Default::default()
-        } else {
+        let acts = replaces || mode != ObjectMode::Shadow;
+        let spec = acts.then(|| takeover.effective_spec(spec));
+        let (mut options, invalid) = if acts {
             HpaOptions::from_annotations(object.annotations(), config.period)
+        } else {
+            Default::default()
         };
-        let ignores_zero = options.require_query_for_zero();
-        Self { mode, spec, ineffective: takeover.ineffective, options, invalid, ignores_zero }
+        let ignores_zero = !replaces && options.require_query_for_zero();
+        // No other controller acts that would have to be disabled.
+        let ineffective = takeover.ineffective.filter(|why| !replaces || why.is_invalid());
+        Self { mode, replaces, spec, ineffective, options, invalid, ignores_zero }
+    }
+
+    /// The name of the mode, as in metrics.
+    pub fn mode_name(&self) -> &'static str {
+        if self.replaces { HorizontalMode::Replace.as_str() } else { self.mode.as_str() }
     }
 
     /// What is wrong with the annotations, with the reasons of events.
@@ -71,6 +82,9 @@ impl OwnRules {
 
     /// The decision to apply: in assist never fewer replicas than the HPA controller wants, which would add them again.
     pub fn combine(&self, mut own: Decision, builtin: &Decision) -> Decision {
+        if self.replaces {
+            return own;
+        }
         if self.mode == ObjectMode::Assist {
             own = assist(&own, builtin);
         }

@@ -206,9 +206,7 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
         if A::is_same_status(before, after) {
             return false;
         }
-        if self.settings.compat == Compat::Upstream
-            || A::without_values(before) != A::without_values(after)
-        {
+        if self.settings.compat == Compat::Upstream || !A::differ_in_values_only(before, after) {
             return true;
         }
         let next_value_write =
