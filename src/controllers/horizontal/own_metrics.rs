@@ -57,7 +57,7 @@ impl OwnMetrics {
                 };
                 let selector = metric_selector.to_string();
                 let metric = CustomMetric { namespace, of, name: metric, selector: &selector };
-                self.values.custom(&metric).await.and_then(object_value)
+                self.values.custom(&metric).await.and_then(|values| object_value(&values))
             }
             MetricRequest::Resource { .. } | MetricRequest::Prometheus { .. } => return None,
         })
@@ -75,8 +75,8 @@ fn pod_values(values: Vec<CustomValue>) -> Answer {
 }
 
 /// The only value. The error has upstream's message.
-fn object_value(values: Vec<CustomValue>) -> Fetched {
-    match values.as_slice() {
+fn object_value(values: &[CustomValue]) -> Fetched {
+    match values {
         [value] => Ok(Answer::Object(value.value)),
         values => Err(format!(
             "the custom metrics API server returned {} results when we asked for exactly one",
@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(pods.collect::<Vec<_>>(), [("web-1", 5000, Some(30)), ("web-2", 0, Some(30))]);
         assert_eq!(pod_values(Vec::new()), Answer::Pods(Vec::new()));
         let first = values.first().expect("a value").clone();
-        assert_eq!(object_value(vec![first.clone()]), Ok(Answer::Object(first.value)));
-        for (values, count) in [(Vec::new(), 0), (values, 2)] {
+        assert_eq!(object_value(std::slice::from_ref(&first)), Ok(Answer::Object(first.value)));
+        for (values, count) in [(&[][..], 0), (&values, 2)] {
             let message = format!(
                 "the custom metrics API server returned {count} results when we asked for exactly one"
             );
