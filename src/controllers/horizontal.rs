@@ -112,7 +112,7 @@ impl Controller for HorizontalController {
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         if let Some(replacement) = &self.autoscaler.replacement {
             let (sentinel, fence) = (Arc::clone(&replacement.sentinel), self.permit.fence());
-            tasks.workers.spawn(|stop| sentinel.run(fence.clone(), stop));
+            tasks.workers.spawn_cancellable(sentinel.run(fence.clone()));
         }
         self.spawn_tasks(tasks);
     }

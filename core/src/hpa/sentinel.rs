@@ -179,7 +179,11 @@ impl BuiltinFound {
 
 #[cfg(test)]
 mod tests {
-    use super::{ObservedSentinel::*, SentinelStep::*, *};
+    use super::{
+        ObservedSentinel::{Missing, Touched, Unknown, Untouched},
+        SentinelStep::{Create, Delete, Wait},
+        *,
+    };
 
     const RULES: SentinelRules =
         SentinelRules { proof: Duration::from_mins(1), rearm: Duration::from_mins(10) };

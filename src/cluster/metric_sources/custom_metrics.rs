@@ -149,7 +149,8 @@ struct Item {
     timestamp: Option<Timestamp>,
     #[serde(default, alias = "window")]
     window_seconds: Option<i64>,
-    value: Quantity,
+    /// As a `Quantity`, null would be zero.
+    value: Option<Quantity>,
 }
 
 #[derive(Deserialize)]
@@ -161,6 +162,7 @@ struct DescribedObject {
 fn parse(item: &[u8]) -> Result<CustomValue, String> {
     let Item { described_object, timestamp, window_seconds, value } =
         serde_json::from_slice(item).map_err(|why| why.to_string())?;
+    let value = value.ok_or("the value is missing")?;
     // Without a time a value would be too old for every pod that is starting.
     let at = timestamp.map_or(Time::EPOCH, Time::from);
     Ok(CustomValue { object: described_object.name, value, at, window_seconds })

@@ -67,14 +67,18 @@ pub(super) async fn fetch_external_values(
 ) -> Result<Vec<Quantity>, String> {
     #[derive(Deserialize)]
     struct Item {
-        value: Quantity,
+        /// As a `Quantity`, null would be zero.
+        value: Option<Quantity>,
     }
     let path = API.path(namespace, metric, selector);
     let (mut values, mut malformed) = (Vec::new(), None);
     let request = read_items(client, &path, Deadline::after(timeout), |item| {
         match serde_json::from_slice::<Item>(item) {
-            Ok(item) => values.push(item.value),
-            Err(why) => drop(malformed.get_or_insert(why)),
+            Ok(Item { value: Some(value) }) => values.push(value),
+            Ok(Item { value: None }) => {
+                malformed.get_or_insert_with(|| "the value is missing".to_owned());
+            }
+            Err(why) => drop(malformed.get_or_insert(why.to_string())),
         }
         Ok(())
     });

@@ -19,7 +19,6 @@ use crate::{
             hpa_sentinel::{ReadSentinel, SentinelObject},
         },
     },
-    controllers::runtime::shutdown::ShutdownToken,
     telemetry::ReplacedControllerMetrics,
 };
 
@@ -66,12 +65,12 @@ impl SentinelKeeper {
             .then(|| format!("whether another HPA controller writes the status of {}", self.key))
     }
 
-    /// Reads the sentinel until `stop`, and closes the fence as soon as it was touched.
-    pub async fn run(self: Arc<Self>, fence: Fence, stop: ShutdownToken) {
+    /// Reads the sentinel for ever, and closes the fence as soon as it was touched.
+    pub async fn run(self: Arc<Self>, fence: Fence) {
         // Not the wall clock, which can be set: the proof takes as long as it has to.
         let began = Instant::now();
         let mut last_error = None;
-        while !stop.is_cancelled() {
+        loop {
             let read = self.object.read().await;
             let step = self.observe(&read, Time::EPOCH.later(began.elapsed()), &fence);
             let uid = read.as_ref().ok().and_then(|read| read.as_ref()).map(|read| &*read.uid);
@@ -81,10 +80,7 @@ impl SentinelKeeper {
                 (SentinelStep::Delete, None) | (SentinelStep::Wait, _) => Ok(()),
             };
             self.report_error(read.err().or(written.err()), &mut last_error);
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(self.poll_interval) => {}
-            }
+            tokio::time::sleep(self.poll_interval).await;
         }
     }
 
