@@ -48,6 +48,8 @@ impl MetricValuesClient {
     /// The values of a custom metric, one for each object.
     pub async fn custom(&self, metric: &CustomMetric<'_>) -> Result<Vec<CustomValue>, String> {
         let request = fetch_custom_metric(&self.client, &self.custom_version, metric, self.timeout);
+        // The discovery in it is large.
+        let request = Box::pin(request);
         self.call(CUSTOM, metric.namespace, request).await
     }
 
