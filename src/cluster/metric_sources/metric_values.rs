@@ -152,7 +152,8 @@ mod tests {
             }
             assert_eq!(began.elapsed(), Duration::ZERO);
         };
-        let ((custom, external), ()) = futures::future::join(hanging, others).await;
+        let both = Box::pin(futures::future::join(hanging, others));
+        let ((custom, external), ()) = both.await;
         assert!(custom.is_err() && external.is_err(), "{custom:?} {external:?}");
         // The cache has a clock of its own, on which no time has passed.
         assert_eq!(discoveries.load(Ordering::Relaxed), 1);
