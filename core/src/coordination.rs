@@ -22,12 +22,16 @@ pub mod notices;
 pub mod request_range;
 pub mod retarget;
 pub mod scale_point;
+pub mod shared_request;
+pub mod template_requests;
 pub mod update_wave;
 
 pub use change_timing::{ChangeReason, Hold, RequestChange};
 pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, State, coordinate};
 pub use request_range::RequestRange;
 pub use scale_point::{ScalePoint, ScalePointSource};
+pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
+pub use template_requests::{ContainerRequests, Template, TemplateRequests};
 pub use update_wave::UpdateWave;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::{
     parsed_flags::ParsedFlags,
     pod_usage::PodUsageArgs,
     prometheus_auth,
+    sentinel::SentinelArgs,
 };
 use crate::{
     controllers::{HorizontalConfig, horizontal::config::HorizontalMode, runtime::config::Address},
@@ -35,6 +36,8 @@ Examples:
     --prometheus-address http://prometheus:9090
   plimsoll horizontal --mode=adopted           also scales the targets of HPAs
                                                that were adopted
+  plimsoll horizontal --mode=replace           scales the targets of all HPAs:
+                                               the cluster's controller is off
 
 In shadow mode nothing is written but its Lease. See docs/horizontal.md.
 -h shows common flags only. Flags are parsed like upstream's: --a_b is --a-b,
@@ -45,7 +48,8 @@ In shadow mode nothing is written but its Lease. See docs/horizontal.md.
 #[command(after_help = EXAMPLES)]
 pub struct HorizontalArgs {
     /// What to do with objects: `shadow` decides and compares, and writes nothing; `adopted` also changes the replicas of
-    /// objects that were adopted
+    /// objects that were adopted; `replace` changes those of all, once it has seen that the HPA controller of the cluster is
+    /// off
     #[arg(long, value_name = "MODE", default_value = "shadow")]
     mode: HorizontalMode,
     /// Compatibility mode: `plimsoll`, or `upstream` including its bugs
@@ -73,6 +77,8 @@ pub struct HorizontalArgs {
     max_metric_age: Duration,
     #[command(flatten)]
     controller: HpaControllerArgs,
+    #[command(flatten)]
+    sentinel: SentinelArgs,
     #[command(flatten)]
     usage: PodUsageArgs,
     #[command(flatten)]
@@ -106,6 +112,12 @@ impl HorizontalArgs {
         if election.enabled {
             election.validate()?;
         }
+        if self.mode == HorizontalMode::Replace && !election.enabled {
+            return Err(CliError::usage(
+                "--mode=replace needs leader election, which --leader-elect=false disables: two controllers would scale the \
+                 same objects",
+            ));
+        }
         let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
         warnings.extend(typed.without_effect_warning());
         warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
@@ -126,6 +138,7 @@ impl HorizontalArgs {
             fixes,
             hpa: self.controller.config(),
             period: self.horizontal_pod_autoscaler_sync_period,
+            sentinel: self.sentinel.config(),
             usage,
             queries,
             max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use plimsoll_core::hpa::Config;
 
-use super::go_values;
+use super::{go_values, parsed_flags::NoEffect};
 
 /// Settings of the HPA controller. They have to be the same as in the cluster.
 #[derive(Clone, Copy, Debug, Args)]
@@ -28,6 +28,18 @@ pub struct HpaControllerArgs {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = go_values::duration)]
     #[arg(hide_short_help = true)]
     horizontal_pod_autoscaler_initial_readiness_delay: Duration,
+    /// Accepted, without effect: stabilization windows have replaced it in kube-controller-manager
+    #[arg(long, value_name = "DURATION", default_value = "3m", hide_short_help = true)]
+    #[arg(value_parser = NoEffect::checked(go_values::duration))]
+    horizontal_pod_autoscaler_upscale_delay: NoEffect,
+    /// Accepted, without effect: stabilization windows have replaced it in kube-controller-manager
+    #[arg(long, value_name = "DURATION", default_value = "5m", hide_short_help = true)]
+    #[arg(value_parser = NoEffect::checked(go_values::duration))]
+    horizontal_pod_autoscaler_downscale_delay: NoEffect,
+    /// Accepted, without effect: the metrics APIs are always used
+    #[arg(long, value_name = "BOOL", default_value = "true", hide_short_help = true)]
+    #[arg(value_parser = NoEffect::checked(go_values::boolean))]
+    horizontal_pod_autoscaler_use_rest_clients: NoEffect,
 }
 
 impl HpaControllerArgs {

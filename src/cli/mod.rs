@@ -37,6 +37,7 @@ mod prometheus_queries;
 mod recommender;
 mod recommender_model;
 mod registration;
+mod sentinel;
 mod sizing;
 mod status;
 mod terminal;

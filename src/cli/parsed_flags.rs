@@ -130,12 +130,18 @@ mod tests {
         let of_vpa_roles = [&KLOG[..], &["profiling"]].concat();
         let watermark =
             ["ddProfilingEnabled", "ddTracingEnabled", "log-timestamp-format", "syncPeriodSeconds"];
+        let removed_by_upstream = [
+            "horizontal-pod-autoscaler-downscale-delay",
+            "horizontal-pod-autoscaler-upscale-delay",
+            "horizontal-pod-autoscaler-use-rest-clients",
+        ];
         let mut root = command();
         root.build();
         for (role, _) in ROLES {
             let mut expected = match role {
                 "watermark" => watermark.to_vec(),
                 "recommender" => [&of_vpa_roles[..], &["memory-saver", "min-checkpoints"]].concat(),
+                "horizontal" => [&of_vpa_roles[..], &removed_by_upstream].concat(),
                 _ => of_vpa_roles.clone(),
             };
             let role = root.find_subcommand(role).expect("a role");

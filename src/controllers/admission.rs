@@ -144,7 +144,9 @@ impl Controller for AdmissionController {
             CacheLifetimes::default(),
         );
         let watch_factory = context.watch_factory.clone();
-        let watches = Arc::new(Watches::new(client.clone(), watch_factory, Arc::clone(&stores)));
+        let watches =
+            Watches::new(client.clone(), watch_factory, Arc::clone(&stores), config.compat);
+        let watches = Arc::new(watches);
         let pods = PodReviewer {
             config: Arc::clone(&config),
             watches: Arc::clone(&watches),

@@ -10,7 +10,7 @@
 //!
 //! In shadow mode it only observes: the HPA controller of the cluster changes the replicas, and nothing but the Lease is
 //! written. With `--mode=adopted` it changes the replicas of objects that were adopted, and stores a record in an annotation
-//! of theirs before.
+//! of theirs before. With `--mode=replace` it does so for all objects, reads their metrics, and writes their status.
 
 mod autoscaler;
 pub mod config;
@@ -18,21 +18,33 @@ mod horizontal_decision;
 mod horizontal_pod;
 mod object;
 pub mod object_queries;
+mod own_metrics;
 mod own_rules;
 mod reconcile;
+mod replacement;
+mod reported_status;
 mod selector_index;
+mod sentinel;
+mod shared_requests;
 mod spare_capacity;
+mod stored_status;
 pub mod takeover;
 mod usage_cache;
+pub(crate) mod vpas;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::HashSet, net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
 use tokio::time::Instant;
 
 use self::{
-    autoscaler::HorizontalAutoscaler, config::HorizontalConfig, object_queries::ObjectQueries,
-    selector_index::SelectorIndex, usage_cache::UsageCache,
+    autoscaler::HorizontalAutoscaler,
+    config::{HorizontalConfig, HorizontalMode},
+    object_queries::ObjectQueries,
+    replacement::Replacement,
+    selector_index::SelectorIndex,
+    usage_cache::UsageCache,
+    vpas::Vpas,
 };
 use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
@@ -45,9 +57,6 @@ use crate::{
     },
     telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
 };
-
-/// The reporting component of events.
-const EVENT_COMPONENT: &str = "plimsoll-horizontal";
 
 /// The horizontal controller.
 pub type HorizontalController = ReplicaController<HorizontalAutoscaler>;
@@ -76,8 +85,13 @@ impl Controller for HorizontalController {
         let observer = Arc::new(QueryRecorder::new(calls));
         let queries = ObjectQueries::new(&config, &context.clock, observer.clone())?;
         let usage = UsageCache::new(&config, context.client.clone(), &context.clock, observer)?;
+        let replaces = config.mode == HorizontalMode::Replace;
+        let replacement = replaces.then(|| Replacement::new(&config, context));
         let selectors = SelectorIndex::default();
-        let autoscaler = HorizontalAutoscaler { config, metrics, usage, queries, selectors };
+        let vpas =
+            Vpas::new(&config.namespaces, context.client.clone(), context.watch_factory.clone());
+        let autoscaler =
+            HorizontalAutoscaler { config, metrics, usage, queries, replacement, selectors, vpas };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
         let objects = ExportedObjects::of(&controller);
         context
@@ -93,11 +107,32 @@ impl Controller for HorizontalController {
     }
 
     fn election(&self) -> Option<Election> {
-        self.new_election()
+        let election = self.new_election()?;
+        Some(match &self.autoscaler.replacement {
+            Some(replacement) => election.only_while(replacement.sentinel.may_lead()),
+            None => election,
+        })
     }
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        if self.autoscaler.config.mode != HorizontalMode::Shadow {
+            let workers = &mut tasks.workers;
+            let stop = workers.shutdown_token();
+            self.autoscaler.vpas.start(&stop, workers.tasks());
+        }
+        if let Some(replacement) = &self.autoscaler.replacement {
+            let (sentinel, fence) = (Arc::clone(&replacement.sentinel), self.permit.fence());
+            tasks.workers.spawn_cancellable(sentinel.run(fence.clone()));
+        }
         self.spawn_tasks(tasks);
+        let controller = Arc::clone(self);
+        tasks.workers.spawn_cancellable(async move {
+            loop {
+                for object in controller.autoscaler.usage.next_ready().await {
+                    controller.queue.make_due(&object, controller.clock.now());
+                }
+            }
+        });
     }
 
     async fn drain(&self, deadline: Instant) {
@@ -106,6 +141,12 @@ impl Controller for HorizontalController {
 
     fn refresh_metrics(&self) {
         self.refresh_gauges();
-        self.autoscaler.selectors.retain(&self.queue.keys());
+        let keys = self.queue.keys();
+        self.autoscaler.selectors.retain(&keys);
+        if let Some(replacement) = &self.autoscaler.replacement {
+            // Another process exports the objects while it leads.
+            let controlled = if self.is_standby() { HashSet::new() } else { keys };
+            replacement.metrics.set_objects(&controlled);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The updater process: its components, startup and shutdown.
 //!
 //! ```text
-//!   watches: VPAs, pods, LimitRanges ──▶ matching: workloads with their pods ──▶ pass: decides step by step
+//!   watches: VPAs, HPAs, pods, … ──────▶ matching: workloads with their pods ──▶ pass: decides step by step
 //!                                                                                  │
 //!   heartbeats, admission_health: are the recommender and the webhook healthy? ────┤
 //!                                                                                  ▼
@@ -146,7 +146,7 @@ impl Controller for Updater {
         });
         let workers = &mut tasks.workers;
         let (config, settings) = (&self.shared.config, &self.shared.config.settings);
-        self.watches.start(settings.compat, &workers.shutdown_token(), workers.tasks());
+        self.watches.start(&workers.shutdown_token(), workers.tasks());
         let updater = this();
         workers.spawn_cancellable(async move { updater.shared.permissions.discover().await });
         if settings.guards.heartbeat != HeartbeatPolicy::Ignore {
@@ -223,7 +223,8 @@ impl Updater {
         let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence.clone(), limiter.clone());
         let factory = context.watch_factory.clone();
-        let watches = Watches::new(config.scope.clone(), client.clone(), factory);
+        let watches =
+            Watches::new(config.scope.clone(), config.settings.compat, client.clone(), factory);
         let shared = Arc::new(Shared {
             permissions: Permissions::new(Arc::clone(&config), client.clone(), fence),
             config: Arc::clone(&config),
@@ -235,7 +236,7 @@ impl Updater {
         let share = || Arc::clone(&shared);
         let targets = TargetResolver::new(
             client.clone(),
-            Arc::clone(&watches.controllers),
+            Arc::clone(&watches.stores.controllers),
             request_gate(limiter),
             CacheLifetimes::default(),
         );

@@ -26,6 +26,7 @@ pub(crate) mod quality;
 pub(crate) mod recommender;
 pub(crate) mod recommender_health;
 pub(crate) mod registry;
+pub(crate) mod replaced_controller;
 pub(crate) mod replicas;
 pub(crate) mod updater;
 pub(crate) mod watermark;
@@ -45,6 +46,7 @@ pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::Registry;
+pub use replaced_controller::ReplacedControllerMetrics;
 pub use replicas::{
     ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow,
     UpstreamSeries,

@@ -11,11 +11,12 @@ const LAYERS: [&[&str]; 5] =
     [&["cluster", "telemetry"], &["controllers"], &["report"], &["cli"], &["main"]];
 
 /// The layers of the core crate.
-const CORE_LAYERS: [&[&str]; 6] = [
+const CORE_LAYERS: [&[&str]; 7] = [
     &["types"],
     &["api"],
     &["history"],
-    &["sizing", "scaling", "vpa_match", "coordination"],
+    &["coordination"],
+    &["sizing", "scaling", "vpa_match"],
     &["recommender", "updater", "admission", "watermark", "hpa"],
     &["sim"],
 ];

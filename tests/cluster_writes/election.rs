@@ -34,6 +34,16 @@ impl Candidate {
     }
 
     fn start_with(client: Client, namespace: &str, identity: &str, times: [u64; 3]) -> Self {
+        Self::start_election(client, namespace, identity, times, |election| election)
+    }
+
+    fn start_election(
+        client: Client,
+        namespace: &str,
+        identity: &str,
+        times: [u64; 3],
+        adjust: impl FnOnce(Election) -> Election,
+    ) -> Self {
         let [lease_duration, renew_deadline, retry_period] = times.map(Duration::from_millis);
         let options = ElectionOptions {
             name: NAME.into(),
@@ -45,7 +55,7 @@ impl Candidate {
         };
         options.validate().expect("consistent durations");
         let fence = Fence::closed();
-        let election = Election::new(client, options, fence.clone(), Arc::default());
+        let election = adjust(Election::new(client, options, fence.clone(), Arc::default()));
         let state = election.state();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(election.run(async {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll_core::hpa::sentinel::SENTINEL_NAME;
 use serde_json::Value;
 
 use super::rendered_manifests::{all, chart_template, kustomize, of_kind, title};
@@ -80,15 +81,16 @@ fn place(about: &Value) -> String {
 }
 
 /// Allowed wildcards, with the reason.
-const WILD: [(&str, &str, &[&str]); 2] = [
+const WILD: [(&str, &str, &[&str]); 3] = [
     // The target of a VPA may be of any kind, and its scale has the selector of its pods.
     ("*", "*/scale", &["get"]),
-    // In this group, metric names take the place of resources.
+    // In these groups, metric names take the place of resources.
+    ("custom.metrics.k8s.io", "*", &["get"]),
     ("external.metrics.k8s.io", "*", &["list"]),
 ];
 
 /// Objects that may be written anywhere in a cluster, whatever their name, because autoscalers need it.
-const WRITTEN: [(&str, &str, &[&str]); 15] = [
+const WRITTEN: [(&str, &str, &[&str]); 16] = [
     ("", "events", &["create"]),
     ("", "pods", &["patch"]),
     ("", "pods/eviction", &["create"]),
@@ -98,7 +100,8 @@ const WRITTEN: [(&str, &str, &[&str]); 15] = [
     ("apps", "replicasets/scale", &["update"]),
     ("apps", "statefulsets/scale", &["update"]),
     ("argoproj.io", "rollouts/scale", &["update"]),
-    ("autoscaling", "horizontalpodautoscalers", &["patch"]),
+    ("autoscaling", "horizontalpodautoscalers", &["create", "patch"]),
+    ("autoscaling", "horizontalpodautoscalers/status", &["patch"]),
     ("autoscaling.k8s.io", "verticalpodautoscalercheckpoints", &["create", "patch", "delete"]),
     ("autoscaling.k8s.io", "verticalpodautoscalers", &["patch"]),
     ("autoscaling.k8s.io", "verticalpodautoscalers/status", &["patch"]),
@@ -150,8 +153,10 @@ fn no_permission_is_wider_than_necessary() {
                         && one["metadata"]["namespace"].as_str() == right.namespace.as_deref()
                 };
                 let comes_from_a_neighbour = name == "vpa-admission-controller";
+                // A user who creates an object of this name can only make the controller stop.
+                let is_sentinel = name == SENTINEL_NAME;
                 assert!(
-                    comes_from_a_neighbour || objects.iter().any(is_it),
+                    comes_from_a_neighbour || is_sentinel || objects.iter().any(is_it),
                     "{set}: no object is called {name} in {:?}",
                     right.namespace
                 );
@@ -287,6 +292,47 @@ fn the_horizontal_controller_may_scale_and_annotate_only_where_it_adopts() {
             "update statefulsets/scale",
         ];
         assert_eq!(writes, expected, "{account}");
+    }
+}
+
+#[test]
+fn the_horizontal_controller_may_write_statuses_and_its_sentinel_only_where_it_replaces() {
+    let Some(overlay) = kustomize("overlays/horizontal-replace") else { return };
+    let values = ["horizontal.enabled=true", "horizontal.mode=replace"];
+    let Some(chart) = chart_template(&values) else { return };
+    for objects in [overlay, chart] {
+        let accounts = of_accounts(&objects);
+        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-horizontal"));
+        let (account, rights) = of.expect("an account");
+        let writes =
+            rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
+        let mut writes: Vec<_> = writes
+            .map(|RbacRight { verb, resource, name, namespace, .. }| {
+                let name = name.as_deref().unwrap_or("*");
+                let of = if namespace.is_some() { "one namespace" } else { "all" };
+                format!("{verb} {resource} {name} in {of}")
+            })
+            .collect();
+        writes.sort_unstable();
+        let expected = [
+            "create events * in all",
+            "create horizontalpodautoscalers * in one namespace",
+            "delete horizontalpodautoscalers plimsoll-sentinel in one namespace",
+            "patch horizontalpodautoscalers * in all",
+            "patch horizontalpodautoscalers/status * in all",
+            "update deployments/scale * in all",
+            "update leases plimsoll-horizontal in one namespace",
+            "update replicasets/scale * in all",
+            "update replicationcontrollers/scale * in all",
+            "update statefulsets/scale * in all",
+        ];
+        assert_eq!(writes, expected, "{account}");
+        let reads = |group: &str| {
+            let of_group = rights.iter().filter(|right| right.group == group);
+            of_group.map(|right| &*right.verb).collect::<Vec<_>>()
+        };
+        assert_eq!(reads("custom.metrics.k8s.io"), ["get"], "{account}");
+        assert_eq!(reads("external.metrics.k8s.io"), ["list"], "{account}");
     }
 }
 

@@ -159,6 +159,7 @@ const ALLOWED: [AllowedRule; 5] = [
                 ("events", "create"),
                 ("limitranges", WATCHED),
                 ("resourcequotas", WATCHED),
+                ("autoscaling/horizontalpodautoscalers", WATCHED),
                 ("autoscaling.k8s.io/verticalpodautoscalers", "get list watch patch"),
                 ("autoscaling.k8s.io/verticalpodautoscalers/status", "patch"),
             ],
@@ -176,7 +177,7 @@ const ALLOWED: [AllowedRule; 5] = [
             &[
                 ("limitranges", WATCHED),
                 ("resourcequotas", WATCHED),
-                ("autoscaling/horizontalpodautoscalers", "list"),
+                ("autoscaling/horizontalpodautoscalers", WATCHED),
                 ("autoscaling.k8s.io/verticalpodautoscalers", WATCHED),
             ],
         ],

@@ -12,12 +12,13 @@ use super::ROOT;
 use crate::support::skipped::report_skipped;
 
 /// The shipped overlays.
-pub const OVERLAYS: [&str; 7] = [
+pub const OVERLAYS: [&str; 8] = [
     "recommender-only",
     "full-vpa",
     "watermark-only",
     "horizontal-only",
     "horizontal-adopted",
+    "horizontal-replace",
     "all-in-one",
     "high-availability",
 ];

@@ -9,6 +9,7 @@ mod crashes;
 mod former_leader;
 mod horizontal;
 mod recommender;
+mod replicas;
 mod standby;
 mod updater;
 mod watermark;

@@ -2,7 +2,14 @@
 
 mod adopted;
 mod deep;
+mod hold_while;
+mod in_memory;
+mod metric_faults;
+mod query_tenants;
+mod replace;
+mod slow_usage;
 mod takeover;
+mod with_vpa;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -56,14 +63,17 @@ fn hpa(name: &str, metrics: &[&str], behavior: &str, annotations: &str) -> Strin
 }
 
 async fn start(proxy: &ApiProxy, namespace: &str, mode: &str) -> HorizontalHandle {
-    let flags = [
+    let flags = ["--horizontal-pod-autoscaler-sync-period=1s", &format!("--mode={mode}")];
+    start_with(proxy, namespace, &flags).await
+}
+
+async fn start_with(proxy: &ApiProxy, namespace: &str, flags: &[&str]) -> HorizontalHandle {
+    let of_namespace = [
         "--address=127.0.0.1:0",
-        "--horizontal-pod-autoscaler-sync-period=1s",
-        &format!("--mode={mode}"),
         &format!("--namespaces={namespace}"),
         &format!("--leader-elect-resource-namespace={namespace}"),
     ];
-    let config = horizontal_config(&flags).expect("valid flags");
+    let config = horizontal_config(&[&of_namespace, flags].concat()).expect("valid flags");
     let role = controllers::start(config, proxy.client.clone(), Clock::wall()).await;
     role.expect("starts")
 }
@@ -144,7 +154,7 @@ impl Fixture {
     }
 }
 
-/// The values of a family that the role exports, by the value of a label.
+/// The values of a family that the role exports, by the value of a label; without a label, the only one.
 async fn exported_series(
     role: &HorizontalHandle,
     family: &str,
@@ -153,7 +163,11 @@ async fn exported_series(
     let text = http_get(&format!("http://{}/metrics", role.address())).await;
     let text = String::from_utf8_lossy(&text.expect("metrics")).into_owned();
     let series = text.lines().filter_map(|line| {
-        let labels = line.strip_prefix(family)?.strip_prefix('{')?;
+        let labels = line.strip_prefix(family)?;
+        if label.is_empty() {
+            return Some((String::new(), labels.strip_prefix(' ')?.parse().ok()?));
+        }
+        let labels = labels.strip_prefix('{')?;
         let (_, value) = labels.split_once(&format!("{label}=\""))?;
         let (value, _) = value.split_once('"')?;
         Some((value.to_owned(), line.rsplit_once(' ')?.1.parse().ok()?))

@@ -1,14 +1,15 @@
 //! Series of HorizontalPodAutoscalers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use plimsoll::telemetry::{
-    Cardinality, ExportedState, HorizontalMetrics, Registry, ReplicaMetricsSource,
-    ReplicaObjectMetrics, ReplicaRow,
+    Cardinality, ExportedState, HorizontalMetrics, Registry, ReplacedControllerMetrics,
+    ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow,
 };
 use plimsoll_core::{
     hpa::{
         comparison::Comparison,
+        labels::{Action, Computed, Failure},
         pod_groups::{PodCounts, PodGroups},
     },
     scaling::{MetricBounds, MetricDecision, Restriction, ScaleDecision},
@@ -40,6 +41,20 @@ pub fn add_to(registry: &mut Registry, cardinality: Cardinality) {
     let metrics = HorizontalMetrics::new(registry);
     metrics.reconciles.with_labels(["decided"]).increment();
     metrics.count_comparison(Comparison::Same);
+    let replaced = ReplacedControllerMetrics::new(registry);
+    let key = ObjectKey::new("shop", "web");
+    let (outcome, took) = ((Action::ScaleUp, Failure::None), Duration::from_millis(3));
+    replaced.count_reconcile(&key, outcome, Some(5), took);
+    replaced.count_evaluation(
+        &Computed {
+            metric_type: "Resource".to_owned(),
+            action: Action::ScaleUp,
+            error: Failure::None,
+        },
+        took,
+    );
+    replaced.set_objects(&[key].into());
+    replaced.set_builtin_active(false);
     let cpu = MetricDecision {
         label: "cpu".to_owned(),
         value: Some(120_000.0),

@@ -26,6 +26,7 @@ pub struct ControlPlane {
     keeper: ProcessGuard,
     ports: Ports,
     api_server: (Program, Vec<String>),
+    controller_manager: Option<Program>,
     /// False if only etcd and the API server run: on an API-server-only testbed, or if `KUBEBUILDER_ASSETS` has no
     /// more.
     pub has_controllers: bool,
@@ -52,7 +53,8 @@ impl ControlPlane {
         arguments.extend(extra.iter().map(ToString::to_string));
         let api_server = (programs.api_server.clone(), resolve_paths(&keeper, &arguments));
         start(&keeper, "kube-apiserver", &api_server.0, &api_server.1);
-        let plane = Self { keeper, ports, api_server, has_controllers: false };
+        let plane =
+            Self { keeper, ports, api_server, controller_manager: None, has_controllers: false };
         plane.ready().await;
         plane
     }
@@ -60,11 +62,35 @@ impl ControlPlane {
     /// Starts controller manager and scheduler, if available.
     pub fn start_controllers(&mut self, programs: &test_programs::ControlPlane) {
         let Some((manager, scheduler)) = &programs.others else { return };
-        let mut arguments: Vec<_> = MANAGER_ARGUMENTS.iter().map(ToString::to_string).collect();
-        arguments.push(format!("--controllers={}", CONTROLLERS.join(",")));
-        start(&self.keeper, "kube-controller-manager", manager, &arguments);
+        self.controller_manager = Some(manager.clone());
+        self.start_manager("kube-controller-manager", CONTROLLERS);
         start(&self.keeper, "kube-scheduler", scheduler, SCHEDULER_ARGUMENTS);
         self.has_controllers = true;
+    }
+
+    /// Starts a controller manager with these controllers under this name.
+    fn start_manager(&self, name: &str, controllers: &[&str]) {
+        let Some(manager) = &self.controller_manager else { return };
+        let mut arguments: Vec<_> = MANAGER_ARGUMENTS.iter().map(ToString::to_string).collect();
+        arguments.push(format!("--controllers={}", controllers.join(",")));
+        start(&self.keeper, name, manager, &arguments);
+    }
+
+    /// Restarts the controller manager without the HPA controller.
+    pub async fn stop_hpa_controller(&self) {
+        const NAME: &str = "kube-controller-manager";
+        self.keeper.signal(NAME, "KILL");
+        wait::until("the controller manager is gone", || async {
+            matches!(self.keeper.state(NAME), Some(ProcessState::Exited(_))).then_some(())
+        })
+        .await;
+        let others = CONTROLLERS.iter().filter(|name| **name != HPA_CONTROLLER);
+        self.start_manager(NAME, &others.copied().collect::<Vec<_>>());
+    }
+
+    /// Starts the HPA controller again, in a controller manager of its own.
+    pub fn start_hpa_controller(&self) {
+        self.start_manager(HPA_CONTROLLER, &[HPA_CONTROLLER]);
     }
 
     /// The guard of its processes, to start others next to it.
@@ -261,7 +287,7 @@ const CONTROLLERS: &[&str] = &[
     "endpoints-controller",
     "endpointslice-controller",
     "garbage-collector-controller",
-    "horizontal-pod-autoscaler-controller",
+    HPA_CONTROLLER,
     "job-controller",
     "namespace-controller",
     "replicaset-controller",
@@ -273,6 +299,8 @@ const CONTROLLERS: &[&str] = &[
     "statefulset-controller",
     "validatingadmissionpolicy-status-controller",
 ];
+
+const HPA_CONTROLLER: &str = "horizontal-pod-autoscaler-controller";
 
 const SCHEDULER_ARGUMENTS: &[&str] = &[
     "--kubeconfig=@kubeconfig",

@@ -3,6 +3,7 @@
 mod eviction_requirements;
 mod eviction_storms;
 mod fixes;
+mod hpa_same_resource;
 mod in_place;
 mod invariants;
 mod maintenance_windows;
@@ -23,6 +24,7 @@ use plimsoll_core::{
         VerticalPodAutoscalerSpec,
         vpa::{ContainerRecommendation, Recommendation},
     },
+    coordination::SharedRequest,
     sizing::{Container, LimitPolicy, NamespaceLimitRanges, SizingRules, SizingSpec, quota::Quota},
     types::compat::Compat,
     updater::{
@@ -109,6 +111,7 @@ pub struct PassCase {
     pub heartbeat: RecommenderHeartbeat,
     pub namespace: String,
     pub quotas: Vec<Quota>,
+    pub shared_requests: Vec<SharedRequest>,
     /// Number of pods in the cluster, if it has more than these.
     pub cluster: Option<u32>,
     pub now: Time,
@@ -132,6 +135,7 @@ impl PassCase {
             heartbeat: RecommenderHeartbeat::Fresh { history_loaded: true },
             namespace: "default".into(),
             quotas: Vec::new(),
+            shared_requests: Vec::new(),
             cluster: None,
             now: NOW,
         }
@@ -147,6 +151,7 @@ impl PassCase {
             recommendation: self.recommendation.as_ref(),
             limit_policy: LimitPolicy::Ratio,
             managed_sidecars: &[],
+            shared_requests: &self.shared_requests,
         };
         let rules =
             SizingRules { fixes: self.settings.fixes, sidecars: false, ..SizingRules::default() };

@@ -9,6 +9,7 @@
 //!   history ──┘
 //! ```
 
+mod autoscaler;
 mod controller;
 mod dashboard;
 mod history;

@@ -92,6 +92,10 @@ pub fn patch_pod(
             }
         }
         if size.is_empty() && rules.compat == Compat::Plimsoll {
+            // The annotation gives the reason even if nothing else is changed.
+            if size.reasons.iter().any(|reason| matches!(reason, SizingReason::HeldForHpa { .. })) {
+                updates.push(annotation_text(size));
+            }
             continue;
         }
         let operations = json_patch::resize_operations(size, current.actual());

@@ -123,6 +123,15 @@ pub const PAUSED: AnnotationKey = AnnotationKey {
     applied_by: HORIZONTAL,
 };
 
+/// An alert that holds the replicas while it is firing.
+pub const HOLD_WHILE: AnnotationKey = AnnotationKey {
+    name: super::annotations::HOLD_WHILE.name,
+    expected: super::annotations::HOLD_WHILE.expected,
+    effect: "replicas are not changed by this controller, except to stay within bounds, while that alert of the object's own namespace is firing in the Prometheus server of `--prometheus-address`, or its state is unknown; of any namespace if `--prometheus-unrestricted-namespaces` lists the object's",
+    overridden_flags: &[],
+    applied_by: HORIZONTAL,
+};
+
 /// The share of pods whose samples may be missing.
 pub const MISSING_PODS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/missing-pods",
@@ -133,7 +142,7 @@ pub const MISSING_PODS: AnnotationKey = AnnotationKey {
 };
 
 /// All annotations of a HorizontalPodAutoscaler that change how it is decided.
-pub const HPA_KEYS: [AnnotationKey; 14] = [
+pub const HPA_KEYS: [AnnotationKey; 15] = [
     EXTRA_QUERY,
     EXTRA_TARGET,
     PARTIAL_METRICS,
@@ -147,5 +156,6 @@ pub const HPA_KEYS: [AnnotationKey; 14] = [
     UTILIZATION_OF,
     SCHEDULE,
     PAUSED,
+    HOLD_WHILE,
     MISSING_PODS,
 ];

@@ -1,6 +1,6 @@
 //! Why a metric has no proposal: a closed set of causes, with upstream's messages.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
@@ -36,6 +36,8 @@ pub enum Cause {
     FetchFailed,
     /// The metrics API returned no values.
     NoValues,
+    /// All values that the metrics API returned are too old.
+    Stale,
     /// The selector matches no pod.
     NoPods,
     /// No pod with a sample is ready.
@@ -104,6 +106,14 @@ impl MetricError {
     /// An API returned an empty list.
     pub fn empty(api: Api) -> Self {
         Self::new(Cause::NoValues, format!("no metrics returned from {api}"))
+    }
+
+    /// All values of an API were measured longer than this ago.
+    pub fn stale(api: Api, max_age: Duration) -> Self {
+        let minutes = max_age.as_secs() / 60;
+        let message =
+            format!("all metrics returned from {api} are more than {minutes} minutes old");
+        Self::new(Cause::Stale, message)
     }
 
     /// The response is of another type than the request.

@@ -245,7 +245,8 @@ fn of_resource(
     let wrap = |error: MetricError| {
         error.within(|cause| format!("failed to get {resource} {of_goal}: {cause}"))
     };
-    let samples = samples::of_resource(fetched, resource, container, fixes)
+    let now = context.calculator.readiness.now();
+    let samples = samples::of_resource(fetched, resource, container, now, fixes)
         .map_err(|error| {
             error.within(|cause| format!("unable to get metrics for resource {resource}: {cause}"))
         })

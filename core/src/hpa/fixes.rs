@@ -9,7 +9,8 @@ use strum::{Display, EnumString, VariantArray};
 #[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown_fix)]
 #[repr(u8)]
 pub enum Fix {
-    /// Pods that match the selector but are not owned by the target are ignored, with their samples.
+    /// Pods that match the selector but are not owned by the target are ignored, with their samples, and so are samples of
+    /// pods that do not exist.
     OnlyOwnPodsCount,
     /// Within tolerance, an average target keeps `spec.replicas`; upstream uses `status.replicas`, which includes surge
     /// pods.
@@ -30,6 +31,8 @@ pub enum Fix {
     ProposalsSaturate,
     /// A negative value is an error of the metric and does not remove replicas.
     NegativeIsUnknown,
+    /// Usage of a pod that was measured more than five minutes ago is ignored, as if there were none.
+    StaleUsageIsUnknown,
     /// Without any metric, replicas are not changed.
     NoMetricHolds,
     /// A policy always allows scaling up from zero to one replica.
@@ -55,14 +58,14 @@ impl Fix {
 
 /// A set of fixes. All are on by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Fixes(u16);
+pub struct Fixes(u32);
 
 impl Fixes {
     /// No fix: the behavior of kube-controller-manager 1.36.3.
     pub const UPSTREAM: Self = Self(0);
 
     /// All fixes.
-    pub const ALL: Self = Self(u16::MAX);
+    pub const ALL: Self = Self((1 << Fix::ALL.len()) - 1);
 
     /// Whether a fix is on.
     pub const fn has(self, fix: Fix) -> bool {

@@ -92,6 +92,11 @@ impl Observed<'_> {
         self.spec.metrics.iter().chain(&self.options.metrics)
     }
 
+    /// Whether the replicas follow metrics: the target has some, and they are within the bounds.
+    pub fn needs_metrics(&self) -> bool {
+        self.scale.is_ok_and(|scale| self.zone(scale) == Zone::Metrics)
+    }
+
     /// The tolerance within which replicas are not changed.
     pub fn tolerance(&self) -> Tolerance {
         let without = self.config.tolerances(self.spec.behavior.as_ref());

@@ -109,6 +109,11 @@ impl ReadinessRules {
         }
     }
 
+    /// The time of the pass.
+    pub const fn now(self) -> Time {
+        self.now
+    }
+
     /// Why the CPU usage of a pod does not count yet; `None` if it does.
     fn cpu_is_unready(self, pod: &Pod, sample: &Sample) -> Option<NotCounted> {
         let (Some(ready), Some(start)) = (pod.ready, pod.start_time) else {

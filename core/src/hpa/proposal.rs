@@ -1,5 +1,7 @@
 //! Proposals of one metric: utilization of requests and averages of pods, and values of objects and external metrics.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::{
@@ -174,12 +176,24 @@ impl Calculator<'_> {
         if self.pods.is_empty() {
             return Err(MetricError::no_pods());
         }
+        if self.fixes.has(Fix::OnlyOwnPodsCount) {
+            self.keep_known(samples);
+        }
         let groups = PodGroups::of(self.pods, samples, is_cpu, self.readiness, self.fixes);
         samples.retain(|pod, _| !groups.ignored.contains(pod) && !groups.unready.contains(pod));
         if samples.is_empty() {
             return Err(MetricError::no_ready_pods());
         }
         Ok(groups)
+    }
+
+    /// Removes samples of other pods, such as those that do not exist any more.
+    fn keep_known(&self, samples: &mut Samples) {
+        let known = self.pods.iter().filter(|pod| samples.contains_key(&pod.name));
+        if known.count() < samples.len() {
+            let known: BTreeSet<&str> = self.pods.iter().map(|pod| pod.name.as_str()).collect();
+            samples.retain(|pod, _| known.contains(pod.as_str()));
+        }
     }
 
     fn propose(

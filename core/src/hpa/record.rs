@@ -1,5 +1,7 @@
 //! The record of an object whose replicas this controller changes: what has to survive the process, as an annotation.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -123,6 +125,18 @@ impl HpaRecord {
             }
         }
         memory
+    }
+
+    /// The record to store in place of `stored`: that one, if a new process would continue the same, or if only times differ
+    /// and it was made less than `interval` ago.
+    #[must_use]
+    pub fn unless_recent(self, stored: Option<&Self>, interval: Duration, now: Time) -> Self {
+        let Some(stored) = stored else { return self };
+        // The newest recommendation is always stored.
+        let made_at = stored.memory.recommendations().last().map(|last| last.at);
+        let is_recent = made_at.is_some_and(|at| now < at.later(interval))
+            && stored.without_times() == self.without_times();
+        if is_recent || stored.is_same(&self) { stored.clone() } else { self }
     }
 
     /// Whether a new process would continue as with the other record.

@@ -9,7 +9,10 @@ use super::{
     pod::Resources,
     selector::Selector,
 };
-use crate::types::{Quantity, Time};
+use crate::{
+    scaling::pod_usage::MAX_AGE,
+    types::{Quantity, Time},
+};
 
 /// The default window of a custom metric.
 const DEFAULT_WINDOW: Duration = Duration::from_mins(1);
@@ -125,6 +128,7 @@ pub fn of_resource(
     fetched: &Fetched,
     resource: &str,
     container: Option<&str>,
+    now: Time,
     fixes: Fixes,
 ) -> Result<Samples, MetricError> {
     let Answer::Resource(pods) = response_of(fetched, Api::Resource)? else {
@@ -133,8 +137,13 @@ pub fn of_resource(
     if pods.is_empty() {
         return Err(MetricError::empty(Api::Resource));
     }
+    let oldest = fixes.has(Fix::StaleUsageIsUnknown).then(|| now.earlier(MAX_AGE));
+    let is_stale = |pod: &PodMetrics| oldest.is_some_and(|oldest| pod.timestamp < oldest);
+    if pods.iter().all(is_stale) {
+        return Err(MetricError::stale(Api::Resource, MAX_AGE));
+    }
     let mut samples = Samples::new();
-    for pod in pods {
+    for pod in pods.iter().filter(|pod| !is_stale(pod)) {
         let containers_of_pod = pod
             .containers
             .iter()
@@ -145,8 +154,10 @@ pub fn of_resource(
             .map(|(name, usage)| Some((name.clone(), milli(*usage.get(resource)?, fixes))))
             .collect();
         let Some(containers) = usage.filter(|usage| !usage.is_empty()) else { continue };
+        for (_, milli) in &containers {
+            reject_negative(*milli, fixes)?;
+        }
         let value = sum(containers.iter().map(|(_, milli)| *milli), fixes);
-        reject_negative(value, fixes)?;
         let sample = Sample { value, timestamp: pod.timestamp, window: pod.window, containers };
         samples.insert(pod.pod.clone(), sample);
     }

@@ -72,6 +72,12 @@ pub fn of_metric(metric: &Metric, proposal: Option<&Proposal>) -> MetricStatus {
     status
 }
 
+/// A status without the values of metrics, which change with every sample.
+#[must_use]
+pub fn without_values(status: &HorizontalPodAutoscalerStatus) -> HorizontalPodAutoscalerStatus {
+    HorizontalPodAutoscalerStatus { current_metrics: None, ..status.clone() }
+}
+
 /// Whether two statuses differ. An empty list is equal to a missing one.
 pub fn differs(
     stored: &HorizontalPodAutoscalerStatus,

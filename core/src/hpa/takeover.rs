@@ -118,6 +118,13 @@ pub enum IneffectiveMode {
     },
 }
 
+impl IneffectiveMode {
+    /// Whether an annotation is invalid, whatever other controllers do.
+    pub fn is_invalid(&self) -> bool {
+        matches!(self, Self::InvalidMode(_) | Self::InvalidBehavior { .. })
+    }
+}
+
 /// Who scales an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Takeover {

@@ -4,6 +4,7 @@ mod averages;
 mod comparisons;
 mod fixes;
 mod fixture;
+mod metric_faults;
 mod options;
 mod passes;
 mod pods;

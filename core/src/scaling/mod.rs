@@ -7,6 +7,7 @@
 //!                                             status, metrics, explain, the next reconcile ◀──┘
 //! ```
 
+pub mod alert;
 pub mod external_recommender;
 pub mod fallback;
 pub mod metric_request;
@@ -17,6 +18,7 @@ pub mod restriction;
 pub mod scale_decision;
 pub mod scale_outcome;
 
+pub use alert::Alert;
 pub use external_recommender::RecommendResponse;
 pub use fallback::Fallback;
 pub use metric_request::MetricRequest;

@@ -25,6 +25,7 @@ mod proportional;
 pub mod quota;
 pub mod reason;
 mod resource_bounds;
+mod shared_requests;
 pub mod size_limits;
 mod sized_container;
 pub mod sizing_spec;

@@ -11,7 +11,7 @@ use super::{
     pod_limit_range::{self, CapReason, RecommendationField},
     reason::{SizingError, SizingReason},
     resource_bounds::ResourceBounds,
-    size_limits,
+    shared_requests, size_limits,
     sizing_spec::{ContainerPolicies, LimitPolicy, SizingRules, SizingSpec},
 };
 use crate::{
@@ -86,6 +86,10 @@ pub(super) fn capped_containers<'a>(
     let mut recommendations: Vec<ContainerRecommendation> =
         recommendations.into_iter().flatten().collect();
     let mut pod_reasons: HashMap<usize, Vec<SizingReason>> = HashMap::new();
+    let shared = sizing_spec.shared_requests;
+    for (index, reason) in shared_requests::apply(&mut recommendations, pod, shared, rules) {
+        pod_reasons.entry(index).or_default().push(reason);
+    }
     for (index, reason) in cap_pod_sums(&mut recommendations, pod, sizing_spec, ranges, rules)? {
         pod_reasons.entry(index).or_default().push(reason);
     }

@@ -25,6 +25,13 @@ pub enum SizingReason {
         /// The amount after.
         to: Quantity,
     },
+    /// The request is not changed, because an autoscaler of replicas follows it.
+    HeldForHpa {
+        /// The resource.
+        resource: ResourceName,
+        /// Name of the HorizontalPodAutoscaler.
+        hpa: Box<str>,
+    },
     /// No limit is written.
     NoLimit {
         /// The resource.
@@ -91,6 +98,8 @@ pub enum CapRule {
     QosClass,
     /// `--max-allowed-cpu-boost` of the admission controller.
     BoostMax,
+    /// The scale point of a HorizontalPodAutoscaler: the request is at least the usage that its replicas follow.
+    ScalePoint,
 }
 
 impl CapRule {
@@ -107,6 +116,7 @@ impl CapRule {
             Self::ContainerLimit => Some("capped to container limit"),
             Self::RangeMin => Some("capped to fit Min in container LimitRange"),
             Self::RangeMax => Some("capped to fit Max in container LimitRange"),
+            Self::ScalePoint => Some("raised to the scale point of the HorizontalPodAutoscaler"),
             _ => None,
         }
     }
@@ -120,6 +130,9 @@ impl SizingReason {
                 rule.annotation_verb().map(|action| format!("{resource} {action}"))
             }
             Self::Capped { .. } => None,
+            Self::HeldForHpa { resource, hpa } => Some(format!(
+                "{resource} request not changed since HorizontalPodAutoscaler {hpa} scales by its utilization"
+            )),
             Self::NoLimit { resource, without } => {
                 Some(format!("{resource}: limit NOT set since {without} is nil or 0"))
             }

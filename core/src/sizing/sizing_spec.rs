@@ -11,6 +11,7 @@ use crate::{
             VerticalPodAutoscalerSpec,
         },
     },
+    coordination::SharedRequest,
     types::compat::{Compat, Fixes},
 };
 
@@ -27,6 +28,8 @@ pub struct SizingSpec<'a> {
     pub limit_policy: LimitPolicy,
     /// Containers that are sized although another webhook injected them after ours ran.
     pub managed_sidecars: &'a [Box<str>],
+    /// Requests that autoscalers of replicas use too.
+    pub shared_requests: &'a [SharedRequest],
 }
 
 /// How the limit of a container is set, if it has one.
@@ -111,6 +114,7 @@ impl<'a> SizingSpec<'a> {
             recommendation: vpa.status.as_ref().and_then(|status| status.recommendation.as_ref()),
             limit_policy: LimitPolicy::Ratio,
             managed_sidecars: &[],
+            shared_requests: &[],
         }
     }
 
@@ -124,6 +128,12 @@ impl<'a> SizingSpec<'a> {
     #[must_use]
     pub fn with_managed_sidecars(self, injected: &'a [Box<str>]) -> Self {
         Self { managed_sidecars: injected, ..self }
+    }
+
+    /// Sets the requests that autoscalers of replicas use too.
+    #[must_use]
+    pub fn with_shared_requests(self, shared: &'a [SharedRequest]) -> Self {
+        Self { shared_requests: shared, ..self }
     }
 
     /// The update mode of the VPA.

@@ -2,7 +2,11 @@
 
 use super::skip_reason::SkipReason;
 use crate::{
-    api::vpa::{Recommendation, UpdateMode},
+    api::{
+        ResourceList, ResourceName,
+        vpa::{Recommendation, UpdateMode},
+    },
+    coordination::{Resource, SharedRequest},
     sizing::{
         self, CappedRecommendation, NamespaceLimitRanges, Pod, SizedContainer, SizingError,
         SizingRules, SizingSpec, api_validation,
@@ -59,6 +63,15 @@ impl PodSizing<'_> {
         Ok(Recommendation { container_recommendations })
     }
 
+    /// The sizing if this request were not shared with an autoscaler of replicas. `others` are the other shared requests.
+    #[must_use]
+    pub fn without_shared<'b>(&self, others: &'b [SharedRequest]) -> PodSizing<'b>
+    where
+        Self: 'b,
+    {
+        PodSizing { spec: self.spec.with_shared_requests(others), ..*self }
+    }
+
     /// Returns the desired resources of each container, except those whose boost is active. A container whose boost has
     /// expired and that has no recommendation gets its original resources.
     pub fn desired_resources(
@@ -81,11 +94,16 @@ impl PodSizing<'_> {
             // Upstream reads the original resources even if it does not need them, and skips the pod if that fails.
             let needs_originals =
                 size.is_empty() || !self.rules.fixes.has(Fix::OnlyPossibleResizes);
-            if is_expired && needs_originals {
+            let keeps_cpu = size.requests.cpu().is_none() && self.holds_cpu(&container.name);
+            if is_expired && (needs_originals || keeps_cpu) {
                 let original = OriginalResources::from_pod(pod, &container.name)?;
+                let OriginalResources { requests, limits } = original.unwrap_or_default();
                 if size.is_empty() {
-                    let OriginalResources { requests, limits } = original.unwrap_or_default();
                     size = SizedContainer { requests, limits, ..size };
+                } else if keeps_cpu {
+                    let cpu = |list: &ResourceList| list.cpu().map(|cpu| (ResourceName::Cpu, cpu));
+                    size.requests.extend(cpu(&requests));
+                    size.limits.extend(cpu(&limits));
                 }
             }
             if !size.is_empty() {
@@ -93,6 +111,14 @@ impl PodSizing<'_> {
             }
         }
         if desired.is_empty() { Err(SkipReason::NothingToWrite) } else { Ok(desired) }
+    }
+
+    /// Whether the CPU request of a container is held, because an autoscaler of replicas follows it.
+    fn holds_cpu(&self, container: &str) -> bool {
+        let mut shared = self.spec.shared_requests.iter();
+        shared.any(|request| {
+            request.resource == Resource::Cpu && request.is_held() && request.counts(container)
+        })
     }
 
     /// Returns what a resize of a pod would write.

@@ -26,6 +26,9 @@ pub enum SkipReason {
     /// The new resources would exceed a ResourceQuota of the namespace.
     #[error("{0}")]
     QuotaExceeded(Box<str>),
+    /// The replicas follow the request that would change. The text names the HorizontalPodAutoscaler, and how to end it.
+    #[error("{0}")]
+    HpaSameResource(Box<str>),
     /// Its requests are close enough to the target.
     #[error("it differs from the target by only {:.0} %", .difference * 100.0)]
     NearTarget {
@@ -194,7 +197,7 @@ impl SkipReason {
     ];
 
     /// The reasons of guards, most important first: conditions and events report these.
-    pub const GUARDS: [&'static str; 19] = [
+    pub const GUARDS: [&'static str; 20] = [
         "rewritten",
         "breaker_open",
         "cluster_breaker_open",
@@ -209,6 +212,7 @@ impl SkipReason {
         "namespace_budget",
         "infeasible",
         "quota_exceeded",
+        "hpa_same_resource",
         "no_resize",
         "disruption_budget",
         "canary",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::conditions::{ConditionType, ConditionUpdate};
+use crate::scaling::Alert;
 
 /// Annotation that requires the DatadogMonitor of the same name to be OK.
 pub const ENABLED_ANNOTATION: &str = "wpa.datadoghq.com/lifecycle-control.enabled";
@@ -44,17 +45,6 @@ pub fn is_enabled(value: Option<&str>) -> Result<bool, ConditionUpdate> {
             ))
         }
     }
-}
-
-/// The result of querying an alert.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Alert {
-    /// The alert is firing.
-    Firing,
-    /// The alert is not firing.
-    NotFiring,
-    /// The query failed.
-    Unknown(String),
 }
 
 /// Evaluates an alert. `open` decides whether scaling continues while its state is unknown. It is queried again each

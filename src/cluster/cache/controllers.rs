@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::RwLock;
+use plimsoll_core::coordination::TemplateRequests;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -52,6 +53,9 @@ pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
 
     /// Current replicas, where the status counts them.
     fn current(&self) -> Option<i32>;
+
+    /// The requests in the pod template, if the controller has no controller itself.
+    fn template(&self) -> Option<TemplateRequests>;
 }
 
 /// The controller of an object, in the object's namespace.
@@ -181,6 +185,19 @@ impl ControllerCache {
         self.find_with(kind, namespace, name, Record::owner)
     }
 
+    /// The requests in the pod template of a controller, if they are known; see [`Controller::template`].
+    pub fn template(
+        &self,
+        kind: WellKnown,
+        namespace: &str,
+        name: &str,
+    ) -> Option<TemplateRequests> {
+        match self.find_with(kind, namespace, name, Record::template) {
+            Lookup::Found(template) => template,
+            Lookup::Missing | Lookup::NotSynced => None,
+        }
+    }
+
     fn find_with<T>(
         &self,
         kind: WellKnown,
@@ -211,6 +228,8 @@ impl ControllerCache {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::coordination::Resource;
+
     use super::*;
 
     fn read<K: Controller>(yaml: &str) -> K {
@@ -275,6 +294,44 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
         let (namespace, name) = ("shop".to_owned(), "kept".to_owned());
         controllers.apply(ObjectChange::<SlimReplicaSet>::Deleted { namespace, name, uid: None });
         assert_eq!(controllers.count(kind), 0);
+    }
+
+    #[test]
+    fn the_requests_of_a_template_are_those_of_the_containers_that_keep_running() {
+        let controllers = ControllerCache::new();
+        let put = |name: &str, owners: &str, pod: &str| {
+            controllers.put(&read::<SlimDeployment>(&format!(
+                "
+metadata: {{name: {name}, namespace: shop, ownerReferences: [{owners}]}}
+spec: {{selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a: b}}}}, spec: {{{pod}}}}}}}"
+            )));
+        };
+        let containers = "containers: [
+            {name: app, resources: {requests: {cpu: 400m, memory: 1Gi}}}, {name: log, resources: {requests: {cpu: 50m}}}],
+            initContainers: [{name: init, resources: {requests: {cpu: '4'}}},
+              {name: proxy, restartPolicy: Always, resources: {requests: {cpu: 100m}}}]";
+        put("web", "", containers);
+        put(
+            "child",
+            "{apiVersion: v1, kind: Team, name: shop, uid: 1, controller: true}",
+            containers,
+        );
+        put("pod-level", "", &format!("{containers}, resources: {{requests: {{cpu: '1'}}}}"));
+        put("bare", "", "containers: [{name: app}]");
+        let template = |name| controllers.template(WellKnown::Deployment, "shop", name);
+        let cpu = |name| template(name)?.request(Resource::Cpu, None);
+        assert_eq!(cpu("web"), Some(550));
+        let app = template("web").and_then(|web| web.request(Resource::Memory, Some("app")));
+        assert_eq!(app, Some((1 << 30) * 1000));
+        assert!(template("bare").is_some());
+        assert_eq!(cpu("bare"), None);
+        for unknown in ["child", "pod-level", "missing"] {
+            assert_eq!(template(unknown), None, "{unknown}");
+        }
+        let Lookup::Found(web) = controllers.find(WellKnown::Deployment, "shop", "web") else {
+            panic!("it was put")
+        };
+        assert_eq!(web.selector, Selector::parse("a=b").ok());
     }
 
     #[test]

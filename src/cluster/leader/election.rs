@@ -45,10 +45,21 @@ pub struct Election {
     /// The Lease as this process wrote it last, unless it is known that another client wrote it since.
     last_written: Option<Lease>,
     observation: watch::Sender<LeaseObservation>,
+    /// Holds whether this process may lead; `None` if it always may.
+    may_lead: Option<watch::Receiver<bool>>,
 }
 
 /// Returns an annotation to write with each renewal.
 type LeaseAnnotation = Box<dyn Fn() -> Option<(&'static str, String)> + Send + Sync>;
+
+/// Returns once the channel holds this value; never if there is none.
+async fn wait_until(may_lead: Option<&mut watch::Receiver<bool>>, value: bool) {
+    let Some(may_lead) = may_lead else { return std::future::pending().await };
+    if may_lead.wait_for(|holds| *holds == value).await.is_err() {
+        // It does not change any more.
+        std::future::pending::<()>().await;
+    }
+}
 
 enum LeaseStep {
     /// The Lease is held, by a request that was sent at this time.
@@ -81,7 +92,16 @@ impl Election {
             missing_since: None,
             last_written: None,
             observation: watch::Sender::new(initial),
+            may_lead: None,
         }
+    }
+
+    /// Takes part only while this holds true, and releases the Lease when it does not. The code that sets it to false closes the
+    /// fence as well, after that.
+    #[must_use]
+    pub fn only_while(mut self, may_lead: watch::Receiver<bool>) -> Self {
+        self.may_lead = Some(may_lead);
+        self
     }
 
     /// Holds this lock while it reads and writes the Lease. Other code in this process that writes the Lease takes the same
@@ -112,6 +132,14 @@ impl Election {
         self.fence.revoke();
         tokio::pin!(shutdown);
         loop {
+            if !self.may_lead() {
+                self.step_down().await;
+                tokio::select! {
+                    biased;
+                    () = &mut shutdown => break,
+                    () = wait_until(self.may_lead.as_mut(), true) => {}
+                }
+            }
             let limit = self.options.renew_deadline / 2;
             let started = Clocks::now();
             let result = {
@@ -135,9 +163,19 @@ impl Election {
             tokio::select! {
                 biased;
                 () = &mut shutdown => break,
+                () = wait_until(self.may_lead.as_mut(), false) => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
+        self.step_down().await;
+    }
+
+    fn may_lead(&self) -> bool {
+        self.may_lead.as_ref().is_none_or(|may_lead| *may_lead.borrow())
+    }
+
+    /// Permits no more writes, and releases the Lease if this process holds it.
+    async fn step_down(&mut self) {
         self.fence.revoke();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.release()).await.is_err() {
             tracing::warn!(lease = %self.options.name, "failed to release leader lease: request timed out");
@@ -229,7 +267,15 @@ impl Election {
         let name = &self.options.name;
         match step {
             LeaseStep::Held(sent) => {
+                if !self.may_lead() {
+                    return Duration::ZERO;
+                }
                 self.fence.grant_since(started, *sent + self.grant_duration());
+                if !self.may_lead() {
+                    // It changed between the two.
+                    self.fence.revoke();
+                    return Duration::ZERO;
+                }
                 if !was_held {
                     tracing::info!(lease = %name, "became leader");
                 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use plimsoll_core::types::Time;
+use plimsoll_core::types::{Time, quantity::Quantity};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::MetricsApi;
+use super::{MetricsApi, api_cause};
 use crate::cluster::list_stream::{Deadline, read_items};
 use plimsoll_core::scaling::{MetricError, MetricValue, Milli};
 
@@ -53,6 +53,39 @@ pub async fn fetch_external_metric(
         Some(error) => Err(error),
         None if series == 0 => Err(API.no_values()),
         None => Ok(MetricValue::Sum { sum, at }),
+    }
+}
+
+/// Fetches the value of each series of a metric. A malformed item is an error of the whole response. The error is a one-line
+/// message.
+pub(super) async fn fetch_external_values(
+    client: &Client,
+    namespace: &str,
+    metric: &str,
+    selector: &str,
+    timeout: Duration,
+) -> Result<Vec<Quantity>, String> {
+    #[derive(Deserialize)]
+    struct Item {
+        /// As a `Quantity`, null would be zero.
+        value: Option<Quantity>,
+    }
+    let path = API.path(namespace, metric, selector);
+    let (mut values, mut malformed) = (Vec::new(), None);
+    let request = read_items(client, &path, Deadline::after(timeout), |item| {
+        match serde_json::from_slice::<Item>(item) {
+            Ok(Item { value: Some(value) }) => values.push(value),
+            Ok(Item { value: None }) => {
+                malformed.get_or_insert_with(|| "the value is missing".to_owned());
+            }
+            Err(why) => drop(malformed.get_or_insert(why.to_string())),
+        }
+        Ok(())
+    });
+    request.await.map_err(|failure| api_cause(&failure))?;
+    match malformed {
+        Some(why) => Err(format!("a value of {metric}: {why}")),
+        None => Ok(values),
     }
 }
 

@@ -2,13 +2,17 @@
 //! is not available is an error with a reason, and never zero.
 
 mod circuit_breaker;
+pub(crate) mod custom_metrics;
 pub mod external_metrics;
 pub mod external_recommender;
+pub(crate) mod firing_alerts;
 mod http_clients;
+pub(crate) mod metric_values;
 pub(crate) mod metrics_client;
 pub(crate) mod pod_samples;
 pub mod promql;
 pub(crate) mod query_client;
+pub(crate) mod request_permits;
 pub mod resource_metrics;
 pub mod series_usage;
 
@@ -81,6 +85,16 @@ impl MetricsApi {
         amount
             .map(Quantity::milli_value)
             .map_err(|why| self.request_failed(format!("the value of {subject}: {why}")))
+    }
+}
+
+/// Why a metrics API did not respond: the message of the API server, as upstream's clients report it.
+fn api_cause(failure: &UsageError) -> String {
+    match failure {
+        UsageError::NotServed { message, .. } | UsageError::Rejected { message, .. } => {
+            message.clone()
+        }
+        other => other.to_string(),
     }
 }
 

@@ -7,13 +7,8 @@
 //! Only the points of the last minute of each container are kept. A partial response is an error, as the pods that it lacks
 //! would seem to have no usage.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use plimsoll_core::{
     scaling::pod_usage::{MAX_AGE, PodUsage, UsageResource, UsageSeries},
     types::Time,
@@ -26,16 +21,15 @@ use plimsoll_storage::prometheus::{
     schema::{Schema, container_name},
 };
 use tokio::{
-    sync::{Mutex as Turn, Semaphore},
+    sync::Mutex as Turn,
     time::{Instant, timeout},
 };
 
+use super::request_permits::RequestPermits;
 use crate::cluster::clock::Clock;
 
 /// A namespace whose last query took more than this part of the timeout is slow.
 const SLOW_DIVISOR: u32 = 2;
-/// Slow namespaces together may use at most one of this many parts of the queries in flight.
-const SLOW_SHARE: usize = 4;
 /// After the names of series could not be detected, they are detected again after this. Until then all queries fail.
 const DETECTION_RETRY: Duration = Duration::from_secs(5);
 /// Whatever a server returns, a series has at most this many points that count: two for each second.
@@ -47,10 +41,7 @@ pub struct SeriesUsage {
     history: Arc<PrometheusHistory>,
     client: PrometheusClient,
     clock: Clock,
-    permits: Semaphore,
-    /// Permits of slow namespaces, so that they do not delay the others. `None` if there is only one for all.
-    slow_permits: Option<Semaphore>,
-    slow: Mutex<HashSet<(Box<str>, UsageResource)>>,
+    permits: RequestPermits<(Box<str>, UsageResource)>,
     /// When the names could not be detected, and why. Only one caller detects them at a time.
     failed_detection: Arc<Turn<Option<(Instant, String)>>>,
 }
@@ -59,15 +50,12 @@ impl SeriesUsage {
     /// Queries the server of this history, whose client limits the time and the number of queries in flight.
     pub fn new(history: PrometheusHistory, clock: Clock) -> Self {
         let max_in_flight = history.client().limits().max_in_flight.max(1);
-        let slow_permits = (max_in_flight / SLOW_SHARE).max(1).min(max_in_flight - 1);
         let client = history.client().clone().rejecting_partial().with_max_attempts(1);
         Self {
             client: client.with_separate_permits(max_in_flight),
             history: Arc::new(history),
             clock,
-            permits: Semaphore::new(max_in_flight - slow_permits),
-            slow_permits: (slow_permits > 0).then(|| Semaphore::new(slow_permits)),
-            slow: Mutex::default(),
+            permits: RequestPermits::new(max_in_flight),
             failed_detection: Arc::default(),
         }
     }
@@ -82,7 +70,8 @@ impl SeriesUsage {
         let mut started = None;
         let fetched = timeout(limit, self.fetch_in_turn(namespace, resource, &mut started)).await;
         if let Some(started) = started {
-            self.set_slow(namespace, resource, started.elapsed() > limit / SLOW_DIVISOR);
+            let is_slow = started.elapsed() > limit / SLOW_DIVISOR;
+            self.permits.set_slow((namespace.into(), resource), is_slow);
         }
         let (server, resource) = (self.history.server(), resource.name());
         match fetched {
@@ -104,11 +93,7 @@ impl SeriesUsage {
         started: &mut Option<Instant>,
     ) -> Result<HashMap<String, PodUsage>, String> {
         let schema = self.schema(namespace).await?;
-        let is_slow = self.slow.lock().contains(&(namespace.into(), resource));
-        let slow_permits = self.slow_permits.as_ref().filter(|_| is_slow);
-        let permits = slow_permits.unwrap_or(&self.permits);
-        // The semaphore is never closed.
-        let _permit = permits.acquire().await;
+        let _permit = self.permits.acquire(&(namespace.into(), resource)).await;
         *started = Some(Instant::now());
         let metric = match resource {
             UsageResource::Cpu => &schema.usage.cpu,
@@ -147,15 +132,6 @@ impl SeriesUsage {
             schema
         });
         detection.await.unwrap_or_else(|stopped| Err(stopped.to_string()))
-    }
-
-    fn set_slow(&self, namespace: &str, resource: UsageResource, is_slow: bool) {
-        let (mut slow, key) = (self.slow.lock(), (namespace.into(), resource));
-        if is_slow {
-            slow.insert(key);
-        } else {
-            slow.remove(&key);
-        }
     }
 }
 
@@ -228,6 +204,7 @@ mod tests {
     use std::time::Duration;
 
     use async_trait::async_trait;
+    use parking_lot::Mutex;
     use plimsoll_storage::prometheus::{
         client::QueryLimits,
         detect::SchemaOverrides,

@@ -236,6 +236,16 @@ impl ScaleClient {
         })
     }
 
+    /// The resource of a kind, with its group unless that is the core group: `ingresses.networking.k8s.io`. The discovery is
+    /// cached. The error has upstream's message.
+    pub async fn resource(&self, group: &str, kind: &str) -> Result<String, String> {
+        let suffix = if group.is_empty() { String::new() } else { format!(".{group}") };
+        let found = self.discovery.plural(group, kind).await;
+        found
+            .map(|plural| format!("{plural}{suffix}"))
+            .map_err(|why| format!("unable to map kind {kind}{suffix} to resource: {why}"))
+    }
+
     fn scale_fetcher(&self, key: &ObjectReference) -> Fetch<Arc<Scale>> {
         let (discovery, lifetimes, key) = (self.discovery.clone(), self.lifetimes, key.clone());
         Box::new(move |reason| {

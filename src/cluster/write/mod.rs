@@ -14,6 +14,7 @@
 
 pub(crate) mod access_review;
 pub(crate) mod events;
+pub(crate) mod hpa_sentinel;
 pub(crate) mod hpa_takeover;
 pub(crate) mod object_client;
 pub(crate) mod object_patch;

@@ -9,7 +9,7 @@ use std::{
 
 use kube::{
     Client,
-    api::{Api, ObjectMeta, Patch, PatchParams, PostParams},
+    api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -113,6 +113,15 @@ where
     pub async fn patch<P: Serialize + Debug>(&self, patch: &Patch<P>) -> Result<K, WriteError> {
         let parameters = PatchParams::default();
         self.write(self.api.patch(&self.name, &parameters, patch)).await
+    }
+
+    /// Deletes the object with this UID. A conflict if there is another one by now.
+    pub async fn delete(&self, uid: &str) -> Result<(), WriteError> {
+        let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let parameters =
+            DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let request = async { self.api.delete(&self.name, &parameters).await.map(drop) };
+        write_counted(&self.stats, self.kind, self.timeout, request).await
     }
 
     async fn write(&self, request: impl Future<Output = kube::Result<K>>) -> Result<K, WriteError> {

@@ -10,6 +10,7 @@ use crate::controllers::runtime::annotation_checks::find_invalid;
 use plimsoll_core::{
     admission::{self, AdmissionSettings, validation},
     api::VerticalPodAutoscaler,
+    coordination::SharedRequest,
     sizing::{
         NamespaceLimitRanges, Operation, Pod, SizingError, SizingRules, VpaOptions,
         quota::{self, PodOperation, Quota},
@@ -21,12 +22,19 @@ fn sizing_rules(config: &AdmissionConfig) -> SizingRules {
     SizingRules { compat: config.compat, fixes: config.fixes, sidecars: config.native_sidecars }
 }
 
+/// The objects of a namespace that the size of a pod depends on.
+pub(super) struct SizingInputs {
+    pub limit_ranges: NamespaceLimitRanges,
+    pub quotas: Vec<Quota>,
+    /// The requests that autoscalers of replicas use too.
+    pub shared_requests: Vec<SharedRequest>,
+}
+
 pub(super) fn decide_pod(
     config: &AdmissionConfig,
     pod: &Pod,
     vpa: &VerticalPodAutoscaler,
-    ranges: &NamespaceLimitRanges,
-    quotas: &[Quota],
+    inputs: &SizingInputs,
 ) -> Result<Vec<Operation>, SizingError> {
     let settings = AdmissionSettings {
         rules: sizing_rules(config),
@@ -35,8 +43,9 @@ pub(super) fn decide_pod(
     };
     let options = VpaOptions::from_vpa(vpa, config.compat);
     let spec = options.sizing_spec(vpa, config.limit_policy);
-    let patch = admission::patch_pod(pod, &spec, Some(ranges), &settings)?;
-    quota::ensure_quota(quotas, pod, &patch.sized_containers, PodOperation::Create)?;
+    let spec = spec.with_shared_requests(&inputs.shared_requests);
+    let patch = admission::patch_pod(pod, &spec, Some(&inputs.limit_ranges), &settings)?;
+    quota::ensure_quota(&inputs.quotas, pod, &patch.sized_containers, PodOperation::Create)?;
     Ok(patch.operations)
 }
 

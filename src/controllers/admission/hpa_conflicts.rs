@@ -16,7 +16,10 @@ use crate::cluster::{
     server::webhook::AdmissionRequest,
     write::{AccessReview, AccessRule, check_access},
 };
-use plimsoll_core::admission::validation::{OtherAutoscaler, UtilizationMetric, has_same_spec};
+use plimsoll_core::{
+    admission::validation::{OtherAutoscaler, UtilizationMetric, has_same_spec},
+    hpa,
+};
 
 /// A warning is not worth delaying the client that writes the VPA.
 const LIST_TIMEOUT: Duration = Duration::from_millis(500);
@@ -103,7 +106,9 @@ pub(super) fn as_other_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<Other
         name: hpa.metadata.name.as_deref()?,
         target_kind: &spec.scale_target_ref.kind,
         target_name: &spec.scale_target_ref.name,
-        utilization_of: if metrics.is_empty() {
+        utilization_of: if hpa::request_follower(&hpa.metadata, spec).uses_scale_point {
+            Vec::new()
+        } else if metrics.is_empty() {
             // The default metric.
             vec![UtilizationMetric { resource: "cpu", container: None }]
         } else {

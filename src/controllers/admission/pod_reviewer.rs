@@ -5,7 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{config::AdmissionConfig, decide::decide_pod, matching::VpaMatcher, watches::Watches};
+use super::{
+    config::AdmissionConfig,
+    decide::{SizingInputs, decide_pod},
+    matching::VpaMatcher,
+    watches::Watches,
+};
 use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
 use plimsoll_core::{
     admission::validation::truncated,
@@ -56,9 +61,13 @@ impl Reviewer for PodReviewer {
         let mut pod = review_pod.pod;
         pod.namespace = (&*request.namespace).into();
         let stores = &self.watches.stores;
-        let ranges = NamespaceLimitRanges::merge(&stores.limit_range_items(&request.namespace));
-        let quotas = stores.quotas.in_namespace(&request.namespace);
-        let operations = match decide_pod(&self.config, &pod, &vpa, &ranges, &quotas) {
+        let namespace = &*request.namespace;
+        let inputs = SizingInputs {
+            limit_ranges: NamespaceLimitRanges::merge(&stores.limit_range_items(namespace)),
+            quotas: stores.quotas.in_namespace(namespace),
+            shared_requests: stores.shared_requests(namespace, &vpa),
+        };
+        let operations = match decide_pod(&self.config, &pod, &vpa, &inputs) {
             Ok(operations) => operations,
             Err(error) => {
                 let decision = allow_unchanged(error.name(), &error);

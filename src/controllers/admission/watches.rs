@@ -11,18 +11,22 @@ use super::config::AdmissionConfig;
 use crate::{
     cluster::{
         cache::{
-            controllers::ControllerCache, limit_range::PartialLimitRange, object_store::ObjectStore,
+            controllers::{ControllerCache, WellKnown},
+            limit_range::PartialLimitRange,
+            object_store::ObjectStore,
         },
         watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus},
     },
     controllers::runtime::{
         controller_watches::{self, WatchStarter},
         quotas::Quotas,
+        request_followers::RequestFollowers,
         shutdown::{ShutdownToken, Tasks},
     },
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
+    coordination::SharedRequest,
     sizing::LimitRangeItem,
     types::{ObjectKey, compat::Compat},
 };
@@ -34,11 +38,17 @@ pub(super) struct Watches {
     pub vpas: Arc<WatchStatus>,
     pub limit_ranges: Arc<WatchStatus>,
     pub controllers: Vec<Arc<WatchStatus>>,
+    compat: Compat,
 }
 
 impl Watches {
     /// Watches that are not started yet.
-    pub fn new(client: Client, watch_factory: WatchFactory, stores: Arc<WatchStores>) -> Self {
+    pub fn new(
+        client: Client,
+        watch_factory: WatchFactory,
+        stores: Arc<WatchStores>,
+        compat: Compat,
+    ) -> Self {
         Self {
             client,
             watch_factory,
@@ -46,12 +56,14 @@ impl Watches {
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
             limit_ranges: Arc::new(WatchStatus::new("limitranges")),
             controllers: controller_watches::watch_statuses(),
+            compat,
         }
     }
 
     /// The watches that must be synced before pods are reviewed.
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
-        [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers)
+        let required = [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers);
+        required.chain(self.stores.followers.watch_status())
     }
 
     pub fn start(
@@ -80,12 +92,25 @@ impl Watches {
                     .await;
             });
         }
+        if config.compat == Compat::Plimsoll {
+            let (this, config, stop) = (Arc::clone(self), Arc::clone(config), stop.clone());
+            tasks.spawn(async move {
+                let namespaces = config.scope.only.as_deref();
+                let consequence = "new pods get recommended requests even if a HorizontalPodAutoscaler scales by their utilization";
+                let followers = &this.stores.followers;
+                followers
+                    .run_watch(&this.client, &this.watch_factory, namespaces, consequence, stop)
+                    .await;
+            });
+        }
         let (controllers, statuses) = (&stores.controllers, &self.controllers);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
     }
 
     pub fn have_synced(&self) -> bool {
-        self.required().all(|status| status.is_synced())
+        let are_followers_known =
+            self.compat == Compat::Upstream || self.stores.followers.are_known();
+        are_followers_known && self.required().all(|status| status.is_synced())
     }
 }
 
@@ -112,6 +137,7 @@ impl TargetKey {
 pub(super) struct WatchStores {
     pub controllers: Arc<ControllerCache>,
     pub quotas: Quotas,
+    pub followers: RequestFollowers,
     vpas: Mutex<VpaStore>,
     limit_ranges: Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>,
 }
@@ -160,6 +186,18 @@ impl WatchStores {
             .flat_map(BTreeMap::values)
             .cloned()
             .collect()
+    }
+
+    /// The requests of the pods of a VPA that autoscalers of replicas use too.
+    pub fn shared_requests(
+        &self,
+        namespace: &str,
+        vpa: &VerticalPodAutoscaler,
+    ) -> Vec<SharedRequest> {
+        let TargetRef { kind, name, .. } = &vpa.spec.target_ref;
+        let template = WellKnown::from_kind(kind)
+            .and_then(|kind| self.controllers.template(kind, namespace, name));
+        self.followers.shared_requests(namespace, (kind, name), template.as_ref())
     }
 
     pub fn vpa_count(&self) -> usize {

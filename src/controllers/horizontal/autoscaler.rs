@@ -5,12 +5,11 @@ use std::{borrow::Cow, convert::Infallible, future::Future, sync::Arc, time::Dur
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::scale_target::ScaleTarget,
-    hpa::{HpaRecord, HpaState, comparison::Shadow, record::RECORD_ANNOTATION},
+    hpa::{HpaState, comparison::Shadow},
     scaling::{Restriction, ScaleDecision},
     types::{ObjectKey, Time},
 };
 use plimsoll_storage::WritePermit;
-use serde_json::json;
 use tracing::Span;
 
 use super::{
@@ -21,12 +20,16 @@ use super::{
     horizontal_pod::HorizontalPod,
     object::RecordedHpa,
     object_queries::ObjectQueries,
+    own_rules::CachedRules,
     reconcile::reconcile,
+    replacement::Replacement,
     selector_index::SelectorIndex,
+    stored_status::StoredStatus,
     usage_cache::UsageCache,
+    vpas::Vpas,
 };
 use crate::{
-    cluster::write::{ObjectPatchTarget, WriteContext, WriteError},
+    cluster::write::{WriteContext, WriteError},
     telemetry::{ExportedState, HorizontalMetrics},
 };
 
@@ -36,7 +39,11 @@ pub struct HorizontalAutoscaler {
     pub(super) metrics: HorizontalMetrics,
     pub(super) usage: UsageCache,
     pub(super) queries: ObjectQueries,
+    /// With `--mode=replace`.
+    pub(super) replacement: Option<Replacement>,
     pub(super) selectors: SelectorIndex,
+    /// Watched in modes that change replicas.
+    pub(super) vpas: Vpas,
 }
 
 /// An object with the state that is kept from reconcile to reconcile.
@@ -47,20 +54,23 @@ pub(super) type ObjectState = replicas::ObjectState<HorizontalAutoscaler>;
 pub struct HorizontalState {
     /// Whether the record that an earlier process stored was read.
     pub is_restored: bool,
+    /// The rules of the object.
+    pub(super) rules: CachedRules,
     /// Recommendations and scale events of the decisions that are exported.
     pub memory: HpaState,
     /// Those of the decisions that are compared, which are made as by upstream.
     pub compared_memory: HpaState,
     /// The decisions that are still to be compared.
     pub shadow: Shadow,
+    /// The annotations without effect that were reported.
+    pub reported_annotations: Vec<(&'static str, String)>,
     /// The last decision that was exported.
     pub last_decision: Arc<ScaleDecision>,
 }
 
 impl AutoscalerKind for HorizontalAutoscaler {
     type Object = RecordedHpa;
-    /// What this controller stores of an object: the status is that of the HPA controller.
-    type Status = HpaRecord;
+    type Status = StoredStatus;
     type State = HorizontalState;
     type Pod = HorizontalPod;
     type Exported = ExportedState;
@@ -71,8 +81,8 @@ impl AutoscalerKind for HorizontalAutoscaler {
         object.trimmed()
     }
 
-    fn stored_status(object: &RecordedHpa) -> Option<&HpaRecord> {
-        object.record.as_ref()
+    fn stored_status(object: &RecordedHpa) -> Option<&StoredStatus> {
+        Some(&object.stored)
     }
 
     fn is_material_change(before: &RecordedHpa, after: &RecordedHpa) -> bool {
@@ -81,8 +91,8 @@ impl AutoscalerKind for HorizontalAutoscaler {
             || before.owner_references() != after.owner_references()
     }
 
-    fn is_pending(record: &HpaRecord) -> bool {
-        record.pending.is_some()
+    fn is_pending(stored: &StoredStatus) -> bool {
+        stored.record.as_ref().is_some_and(|record| record.pending.is_some())
     }
 
     fn on_takeover(state: &mut HorizontalState) {
@@ -113,7 +123,8 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
     }
 
     /// A pending change counts, because it may have been made.
-    fn last_scale(record: &HpaRecord) -> Option<Time> {
+    fn last_scale(stored: &StoredStatus) -> Option<Time> {
+        let record = stored.record.as_ref()?;
         let last = record.pending.as_ref().or(record.last_scale.as_ref());
         last.map(|change| change.at)
     }
@@ -126,14 +137,14 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         reconcile(controller, key, state)
     }
 
-    /// Stores the record in an annotation, because the HPA controller writes the status.
+    /// Stores the record in an annotation.
     async fn store_status(
         context: WriteContext<'_>,
         object: &RecordedHpa,
-        after: &HpaRecord,
+        after: &StoredStatus,
     ) -> Result<RecordedHpa, WriteError> {
-        let patch = json!({"metadata": {"annotations": {RECORD_ANNOTATION: after.text()}}});
-        context.patch_object(object, ObjectPatchTarget::Object, patch).await
+        let (target, patch) = object.stored.patch(after);
+        context.patch_object(object, target, patch).await
     }
 
     fn on_scaled(state: &mut HorizontalState, decision: &HorizontalDecision, now: Time) {
@@ -143,6 +154,7 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         {
             state.memory.scaled_once(from, to, behavior, now);
         }
+        state.memory.scaled_to_zero = decision.write == Some(0);
     }
 
     /// No other write of the metadata is ever queued.
@@ -166,21 +178,25 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         None
     }
 
-    fn with_conditions(&self, before: &HpaRecord, _: &[Infallible], _: Time) -> HpaRecord {
+    fn with_conditions(&self, before: &StoredStatus, _: &[Infallible], _: Time) -> StoredStatus {
         before.clone()
     }
 
-    fn is_same_status(before: &HpaRecord, after: &HpaRecord) -> bool {
+    fn is_same_status(before: &StoredStatus, after: &StoredStatus) -> bool {
         before.is_same(after)
     }
 
-    fn without_values(record: &HpaRecord) -> HpaRecord {
-        record.without_times()
+    fn differ_in_values_only(before: &StoredStatus, after: &StoredStatus) -> bool {
+        before.differs_in_values_only(after)
     }
 
-    fn drop_unstored(&self, _: Option<&HpaRecord>, _: &mut HpaRecord, _: Time) {}
+    fn drop_unstored(&self, _: Option<&StoredStatus>, _: &mut StoredStatus, _: Time) {}
 
-    fn on_stored(&self, _: &HpaRecord, _: Option<&HpaRecord>, _: Time) {}
+    fn on_stored(&self, _: &StoredStatus, _: Option<&StoredStatus>, _: Time) {}
+
+    fn missing(&self) -> Option<String> {
+        self.replacement.as_ref()?.sentinel.pending()
+    }
 
     fn mode(&self) -> Option<&'static str> {
         Some(self.config.mode.as_str())
@@ -191,7 +207,7 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         exported.desired_replicas = Some(desired);
     }
 
-    fn export_status(_: &mut ExportedState, _: &HpaRecord) {}
+    fn export_status(_: &mut ExportedState, _: &StoredStatus) {}
 
     fn health_of(exported: &ExportedState) -> (bool, Time) {
         (exported.restrictions().contains(&Restriction::MetricUnknown), exported.reconciled_at)

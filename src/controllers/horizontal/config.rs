@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use plimsoll_core::{
-    hpa::{Config, Fixes},
-    types::compat::Compat,
+    hpa::{
+        Config, Fixes,
+        sentinel::{SENTINEL_NAME, SentinelRules},
+    },
+    types::{ObjectKey, compat::Compat},
 };
 use plimsoll_storage::prometheus::{detect::SchemaOverrides, transport::TransportConfig};
 use strum::{EnumString, IntoStaticStr};
 
-use super::{super::replicas::ReplicaSettings, EVENT_COMPONENT};
+use super::{super::replicas::ReplicaSettings, horizontal_decision::RECORD_INTERVAL};
 use crate::{
     controllers::runtime::{
         config::{ElectionConfig, ProcessConfig},
@@ -18,8 +21,10 @@ use crate::{
     telemetry::Cardinality,
 };
 
-/// The time between two writes of a record that only differs in the times of recommendations.
-const RECORD_INTERVAL: Duration = Duration::from_mins(1);
+/// The reporting component of events.
+const EVENT_COMPONENT: &str = "plimsoll-horizontal";
+/// That of the HPA controller of kube-controller-manager.
+const REPLACED_COMPONENT: &str = "horizontal-pod-autoscaler";
 
 /// What the controller does with HorizontalPodAutoscalers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
@@ -30,10 +35,12 @@ pub enum HorizontalMode {
     Shadow,
     /// Changes the replicas of objects that were adopted, each in its own mode. All others are only decided.
     Adopted,
+    /// Changes the replicas of all objects and writes their status: the HPA controller of the cluster is off.
+    Replace,
 }
 
 fn unknown_mode(_: &str) -> String {
-    "use shadow or adopted".to_owned()
+    "use shadow, adopted or replace".to_owned()
 }
 
 impl HorizontalMode {
@@ -58,6 +65,8 @@ pub struct HorizontalConfig {
     pub hpa: Config,
     /// The time between two reconciles of an object, and between two passes of the HPA controller.
     pub period: Duration,
+    /// How it is found out that no other HPA controller is active.
+    pub sentinel: SentinelConfig,
     /// Where the usage of pods is read from.
     pub usage: UsageSource,
     /// The Prometheus server for PromQL queries of objects.
@@ -74,6 +83,15 @@ pub struct HorizontalConfig {
     pub election: ElectionConfig,
     /// Which objects have metrics of their own.
     pub object_metrics: Cardinality,
+}
+
+/// How it is found out, with `--mode=replace`, that no other HPA controller is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentinelConfig {
+    /// How long the sentinel has to stay untouched, and when it is created again.
+    pub rules: SentinelRules,
+    /// The time between two reads of it.
+    pub poll_interval: Duration,
 }
 
 /// Where the usage of pods is read from.
@@ -99,16 +117,26 @@ pub struct PrometheusUsage {
 }
 
 impl HorizontalConfig {
+    /// Whether an object is the sentinel, which is no object to scale.
+    pub(super) fn is_sentinel(&self, key: &ObjectKey) -> bool {
+        *key.name == *SENTINEL_NAME && *key.namespace == *self.election.namespace
+    }
+
     /// What the shared controller has to know.
     pub(super) fn replica_settings(&self) -> ReplicaSettings {
+        let (event_component, status_interval) = match self.mode {
+            HorizontalMode::Shadow | HorizontalMode::Adopted => (EVENT_COMPONENT, RECORD_INTERVAL),
+            // As upstream: tools show the values of the status.
+            HorizontalMode::Replace => (REPLACED_COMPONENT, Duration::ZERO),
+        };
         ReplicaSettings {
             name: "horizontal",
-            event_component: EVENT_COMPONENT,
+            event_component,
             // Scales are read from watches: upstream reads each before it may write it.
             compat: Compat::Plimsoll,
             period: self.period,
             workers: self.workers,
-            status_interval: RECORD_INTERVAL,
+            status_interval,
             request_timeout: self.request_timeout,
             namespaces: self.namespaces.clone(),
             dry_run: None,

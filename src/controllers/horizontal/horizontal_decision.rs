@@ -1,5 +1,7 @@
-//! A decision about a HorizontalPodAutoscaler whose replicas this controller changes, from which its record and events are
-//! rendered.
+//! A decision about a HorizontalPodAutoscaler whose replicas this controller changes, from which its record, status and events
+//! are rendered.
+
+use std::time::Duration;
 
 use plimsoll_core::{
     hpa::{Decision, EventStage, EventType, HpaRecord, hpa_state::Windows},
@@ -7,7 +9,10 @@ use plimsoll_core::{
     types::Time,
 };
 
-use super::super::replicas::DecisionRecord;
+use super::{super::replicas::DecisionRecord, stored_status::StoredStatus};
+
+/// The time between two writes of a record that only differs in the times of recommendations.
+pub(super) const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A decision with what its record is rendered from.
 #[derive(Debug)]
@@ -16,6 +21,8 @@ pub struct HorizontalDecision {
     /// The record before, with its pending change resolved.
     pub resolved: HpaRecord,
     pub windows: Windows,
+    /// Whether the status and all events are those of this controller, and not of the HPA controller of the cluster.
+    pub replaces: bool,
 }
 
 impl HorizontalDecision {
@@ -31,7 +38,7 @@ impl HorizontalDecision {
     }
 }
 
-impl DecisionRecord<HpaRecord> for HorizontalDecision {
+impl DecisionRecord<StoredStatus> for HorizontalDecision {
     fn change(&self) -> Option<(i32, &str)> {
         Some((self.decision.write?, &self.decision.rescale_reason))
     }
@@ -40,15 +47,23 @@ impl DecisionRecord<HpaRecord> for HorizontalDecision {
         self.decision.desired.or(self.decision.current).unwrap_or_default()
     }
 
-    fn status(&self, _before: &HpaRecord, outcome: &ScaleOutcome, now: Time) -> HpaRecord {
+    fn status(&self, before: &StoredStatus, outcome: &ScaleOutcome, now: Time) -> StoredStatus {
         let completed = self.completed(outcome, now);
-        self.resolved.with_decision(&completed, outcome, self.windows, now)
+        let record = self.resolved.with_decision(&completed, outcome, self.windows, now);
+        if !self.replaces {
+            return StoredStatus { record: Some(record), status: None };
+        }
+        // The status is written with each change of a value, and the record need not be.
+        let record = record.unless_recent(before.record.as_ref(), RECORD_INTERVAL, now);
+        // The status shows a change of the scale after it was made.
+        let status = (*outcome != ScaleOutcome::Pending).then_some(completed.status);
+        StoredStatus { record: Some(record), status }
     }
 
-    /// The HPA controller of the cluster reports metrics that fail.
     fn events(&self, outcome: &ScaleOutcome, now: Time) -> Vec<Event> {
         let events = self.completed(outcome, now).events.into_iter();
-        let events = events.filter(|event| event.stage == EventStage::Scale);
+        // Otherwise the HPA controller of the cluster reports metrics that fail.
+        let events = events.filter(|event| self.replaces || event.stage == EventStage::Scale);
         let event = |event: plimsoll_core::hpa::Event| Event {
             is_warning: event.kind == EventType::Warning,
             reason: event.reason,

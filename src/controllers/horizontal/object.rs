@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use k8s_openapi::{
-    api::autoscaling::v2::{
-        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
-    },
+    api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use plimsoll_core::hpa::{HpaRecord, record::RECORD_ANNOTATION};
 use serde::Deserialize;
 
-use super::spare_capacity::{shrink_spec, shrink_status};
+use super::{
+    spare_capacity::{shrink_spec, shrink_status},
+    stored_status::StoredStatus,
+};
 
 /// The annotation with the whole object that kubectl stores.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -24,11 +25,9 @@ pub struct RecordedHpa {
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: HorizontalPodAutoscalerSpec,
-    #[serde(default)]
-    pub status: HorizontalPodAutoscalerStatus,
-    /// The record, once it was taken out of the annotations.
-    #[serde(skip)]
-    pub record: Option<HpaRecord>,
+    /// The status, and the record, once that was taken out of the annotations.
+    #[serde(default, rename = "status")]
+    pub stored: StoredStatus,
     /// Why the annotation is not used.
     #[serde(skip)]
     pub record_error: Option<String>,
@@ -42,13 +41,15 @@ impl RecordedHpa {
             annotations.remove(LAST_APPLIED);
             if let Some(text) = annotations.remove(RECORD_ANNOTATION) {
                 match HpaRecord::parse(&text) {
-                    Ok(record) => self.record = Some(record),
+                    Ok(record) => self.stored.record = Some(record),
                     Err(why) => self.record_error = Some(why),
                 }
             }
         }
         shrink_spec(&mut self.spec);
-        shrink_status(&mut self.status);
+        if let Some(status) = &mut self.stored.status {
+            shrink_status(status);
+        }
         Arc::new(self)
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Result;
 use plimsoll_core::{
     hpa::{Answer, Fetched},
-    scaling::{MetricError, MetricValue},
+    scaling::{Alert, MetricError, MetricValue},
     types::{
         Time,
         quantity::{Format, Quantity},
@@ -14,7 +14,10 @@ use plimsoll_core::{
 use plimsoll_storage::prometheus::client::QueryObserver;
 
 use super::config::HorizontalConfig;
-use crate::cluster::{clock::Clock, metric_sources::query_client::QueryClient};
+use crate::cluster::{
+    clock::Clock,
+    metric_sources::{firing_alerts::alert_state, query_client::QueryClient},
+};
 
 /// Queries the Prometheus of `--prometheus-address`.
 #[derive(Debug)]
@@ -33,6 +36,17 @@ impl ObjectQueries {
         let max_age = config.max_metric_age;
         let promql = config.queries.open(config.period, max_age, clock, observer)?;
         Ok(Self { client: QueryClient::new(promql, config.workers), max_age })
+    }
+
+    /// The state of the alert that a query of an object in this namespace asks for.
+    pub async fn alert(
+        &self,
+        namespace: &str,
+        query: &str,
+        now: Time,
+        used_until: Option<Time>,
+    ) -> Alert {
+        alert_state(self.client.fetch(namespace, query, now, used_until).await)
     }
 
     /// The value of a query of an object in this namespace, which has used all results up to `used_until`.

@@ -1,13 +1,14 @@
 //! The reconcile of one object, from its spec to a decision that is compared with that of the HPA controller, and applied if the object
 //! was adopted.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use plimsoll_core::{
     hpa::{
         Config, Decision, Fetched, Fixes, HpaRecord, HpaState, MetricRequest, NO_OPTIONS, Observed,
-        Pod, ScaleError, ScaleValues, Selector, Spec,
+        PausedDirection, Pod, ScaleError, ScaleValues, Selector, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
@@ -17,7 +18,8 @@ use plimsoll_core::{
         scale_decision,
         status_values::StatusValues,
     },
-    types::{ObjectKey, Time},
+    scaling::{Alert, Restriction},
+    types::{ObjectKey, Time, compat::Compat},
 };
 use tokio::time::Instant;
 
@@ -32,7 +34,9 @@ use super::{
     horizontal_decision::HorizontalDecision,
     horizontal_pod::HorizontalPod,
     object::RecordedHpa,
-    own_rules::OwnRules,
+    own_rules::{AppliedRules, OwnRules, VpaTarget},
+    replacement::Replacement,
+    reported_status::report_unread_scale,
 };
 use crate::{cluster::target::scale::ScaleReadError, telemetry::ExportedState};
 
@@ -42,6 +46,10 @@ pub(super) async fn reconcile(
     key: &ObjectKey,
     state: &mut ObjectState,
 ) -> ReconcileResult {
+    if controller.autoscaler.config.is_sentinel(key) {
+        state.exported = None;
+        return ("ignored", Requeue::OnChange);
+    }
     let now = controller.clock.now();
     let object = Arc::clone(&state.object);
     let Ok(spec) = Spec::read(&object.spec) else {
@@ -50,8 +58,7 @@ pub(super) async fn reconcile(
         controller.scales.cancel_scale(state);
         return ("invalid", Requeue::OnChange);
     };
-    let rules = OwnRules::of(&object, &spec, &controller.autoscaler.config);
-    report_warnings(controller, state, &rules);
+    let own_rules = state.own.rules.of(&object, &spec, &controller.autoscaler.config);
     restore_memory(controller, key, state, now);
     let observed_at = Instant::now();
     let scale = read_scale(controller, key, state).await;
@@ -59,6 +66,8 @@ pub(super) async fn reconcile(
         Ok(scale) => read_pods(controller, key, state, scale).await,
         Err(_) => Vec::new(),
     };
+    let rules = with_vpas(own_rules, controller, key, &object, &pods, now);
+    report_warnings(controller, state, &rules);
     let others = others(controller, key, scale.as_ref().ok(), &pods);
     let reconcile = Reconcile {
         controller,
@@ -74,16 +83,21 @@ pub(super) async fn reconcile(
             scale_to_zero: spec.min_replicas == 0,
             ..controller.autoscaler.config.hpa
         },
+        began: observed_at,
         now,
     };
+    if !reconcile.prepare_usage(state).await {
+        return ("waiting", Requeue::Periodic);
+    }
     let resolved = reconcile.observe_changes(state);
     let (decision, mut exported) = reconcile.decide(state).await;
     let windows = reconcile.windows(rules.spec(&spec));
     state.last_reconcile = Some(controller.clock.now());
     let outcome = if decision.desired.is_none() { "held" } else { "decided" };
+    let replaces = rules.replaces;
     match scale {
         Ok(scale) if rules.acts() => {
-            let decision = HorizontalDecision { decision, resolved, windows };
+            let decision = HorizontalDecision { decision, resolved, windows, replaces };
             let target = HorizontalAutoscaler::target(&object);
             let scaling = Scaling {
                 target: &target,
@@ -93,22 +107,53 @@ pub(super) async fn reconcile(
             };
             controller.scales.apply_decision(state, &mut exported, decision, scaling, now).await;
         }
-        _ => controller.scales.cancel_scale(state),
+        _ => {
+            controller.scales.cancel_scale(state);
+            if replaces {
+                let decision = HorizontalDecision { decision, resolved, windows, replaces };
+                report_unread_scale(controller, state, decision, now).await;
+            }
+        }
     }
     state.exported = Some(Arc::new(exported));
     (outcome, rules.options.sync_period.map_or(Requeue::Periodic, Requeue::After))
 }
 
+/// Takes the VPAs of the target into account.
+fn with_vpas(
+    rules: Arc<OwnRules>,
+    controller: &HorizontalController,
+    key: &ObjectKey,
+    object: &RecordedHpa,
+    pods: &[Pod],
+    now: Time,
+) -> AppliedRules {
+    let (autoscaler, workloads) = (&controller.autoscaler, &controller.workloads);
+    if !rules.acts() || autoscaler.config.compat == Compat::Upstream {
+        return AppliedRules::without_vpas(rules);
+    }
+    let target = HorizontalAutoscaler::target(object);
+    let template = workloads.scopes.template(&workloads.target(&key.namespace, &target));
+    let vpas = autoscaler.vpas.of_target(&key.namespace, &target);
+    let target = VpaTarget { vpas: vpas.as_deref(), pods, template: &template };
+    AppliedRules::with_vpas(rules, target, &autoscaler.config.hpa, now)
+}
+
 /// Emits an event for each annotation that has no effect, once.
-fn report_warnings(controller: &HorizontalController, state: &mut ObjectState, rules: &OwnRules) {
+fn report_warnings(
+    controller: &HorizontalController,
+    state: &mut ObjectState,
+    rules: &AppliedRules,
+) {
     if controller.autoscaler.config.mode == HorizontalMode::Shadow {
         return;
     }
     let warnings = rules.warnings();
-    for (reason, message) in warnings.iter().filter(|new| !state.active_warnings.contains(new)) {
+    let reported = std::mem::take(&mut state.own.reported_annotations);
+    for (reason, message) in warnings.iter().filter(|new| !reported.contains(new)) {
         controller.events.emit(state, true, reason, message.clone());
     }
-    state.active_warnings = warnings;
+    state.own.reported_annotations = warnings;
 }
 
 /// Continues with the memory of the process that stored the record.
@@ -124,7 +169,7 @@ fn restore_memory(
     if let Some(why) = &state.object.record_error {
         tracing::warn!(%key, why, "ignoring invalid annotation {RECORD_ANNOTATION}");
     }
-    let stored = state.stored_status().map(|record| record.restored_memory(now));
+    let stored = state.object.stored.record.as_ref().map(|record| record.restored_memory(now));
     state.own.memory = HpaState::restored(stored, controller.autoscaler.config.fixes);
 }
 
@@ -135,11 +180,12 @@ struct Reconcile<'a> {
     object: &'a RecordedHpa,
     /// The spec, with the defaults of the API server.
     spec: &'a Spec,
-    rules: &'a OwnRules,
+    rules: &'a AppliedRules,
     scale: Result<&'a ScaleValues, &'a ScaleError>,
     pods: &'a [Pod],
     others: &'a [(String, Selector)],
     config: Config,
+    began: Instant,
     now: Time,
 }
 
@@ -148,14 +194,59 @@ impl Reconcile<'_> {
         Windows::of(spec.behavior.as_ref(), self.config.downscale_stabilization)
     }
 
+    /// Requests the usage that the decision needs. Returns whether it can be made now.
+    async fn prepare_usage(&self, state: &ObjectState) -> bool {
+        let usage = &self.controller.autoscaler.usage;
+        let resources = || self.spec.metrics.iter().filter_map(|metric| metric.source.resource());
+        let needs_usage = resources().next().is_some() && self.needs_metrics(state);
+        !needs_usage || usage.prepare(self.key, resources()).await
+    }
+
+    /// Whether the decision needs metrics. Replicas out of bounds do not wait for any.
+    fn needs_metrics(&self, state: &ObjectState) -> bool {
+        let (newest, none) = (self.own_status(state), HorizontalPodAutoscalerStatus::default());
+        let observed = Observed {
+            namespace: &self.key.namespace,
+            name: &self.key.name,
+            uid: None,
+            spec: self.rules.spec(self.spec),
+            status: newest.as_ref().or(self.object.stored.status.as_ref()).unwrap_or(&none),
+            scale: self.scale,
+            pods: self.pods,
+            others: self.others,
+            memory: &state.own.memory,
+            config: &self.config,
+            fixes: self.controller.autoscaler.config.fixes,
+            options: &self.rules.options,
+            now: self.now,
+        };
+        observed.needs_metrics()
+    }
+
+    /// Whether an alert holds the replicas: it is firing, or its state is unknown.
+    async fn is_held_by_alert(&self, used_until: Option<Time>) -> bool {
+        let Some(query) = &self.rules.alert else { return false };
+        let queries = &self.controller.autoscaler.queries;
+        match queries.alert(&self.key.namespace, query, self.now, used_until).await {
+            Alert::NotFiring => false,
+            Alert::Firing => true,
+            Alert::Unknown(why) => {
+                tracing::debug!(key = %self.key, why, "the state of the alert is unknown");
+                true
+            }
+        }
+    }
+
     /// Adds changes of the scale to the memories: those of the HPA controller, and one of this controller whose outcome was
     /// unknown. Returns the record with that resolved.
     fn observe_changes(&self, state: &mut ObjectState) -> HpaRecord {
-        let mut resolved = state.status();
+        let mut resolved = state.status().record.unwrap_or_default();
         let Ok(scale) = self.scale else { return resolved };
         let own_behavior = self.rules.spec(self.spec).behavior.as_ref();
-        if let Some((from, at)) =
-            state.own.shadow.observe_scale(scale.replicas, &self.object.status)
+        let none = HorizontalPodAutoscalerStatus::default();
+        let status = self.object.stored.status.as_ref().unwrap_or(&none);
+        if !self.rules.replaces
+            && let Some((from, at)) = state.own.shadow.observe_scale(scale.replicas, status)
         {
             let compared = (&mut state.own.compared_memory, self.spec.behavior.as_ref());
             for (memory, behavior) in [compared, (&mut state.own.memory, own_behavior)] {
@@ -178,7 +269,8 @@ impl Reconcile<'_> {
     async fn decide(&self, state: &mut ObjectState) -> (Decision, ExportedState) {
         let Self { controller, object, now, .. } = *self;
         let autoscaler = &controller.autoscaler;
-        let status = &object.status;
+        let (newest, none) = (self.own_status(state), HorizontalPodAutoscalerStatus::default());
+        let status = newest.as_ref().or(object.stored.status.as_ref()).unwrap_or(&none);
         let period = autoscaler.config.period;
         let shadow = &mut state.own.shadow;
         let reported = |scale| shadow.reported_replicas(scale, status, period, now);
@@ -210,19 +302,32 @@ impl Reconcile<'_> {
         let needs_metrics = !metric_requests(&own).is_empty();
         let measured = if needs_metrics { &own } else { &observed };
         let used_until = state.last_reconcile;
-        let answers = fetch(autoscaler, self.key, measured, reported_replicas, used_until).await;
+        let fetched = fetch(controller, self.key, measured, reported_replicas, used_until).await;
+        let (answers, fetch_times): (Vec<_>, Vec<_>) = fetched.into_iter().unzip();
         let compared = decide(&observed, &answers);
-        let decision = self.rules.combine(decide(&own, &answers), &compared);
+        let mut decision = self.rules.combine(decide(&own, &answers), &compared);
+        if self.is_held_by_alert(used_until).await {
+            decision.hold(PausedDirection::All, Restriction::HoldWhile);
+        }
+        if let Some(replacement) = &autoscaler.replacement {
+            replacement.count(self.key, &decision, self.began.elapsed(), &fetch_times);
+        }
         let record = scale_decision(&decision, &own, &state.own.last_decision);
         let record = Arc::new(record);
         let mut exported = self.exported_state(state.exported.as_deref());
         exported.pods = pod_counts(&decision, self.pods);
+        let difference = |desired: i32| desired.saturating_sub(status.desired_replicas);
         exported.shadow_difference =
-            decision.desired.map(|desired| desired.saturating_sub(status.desired_replicas));
+            decision.desired.filter(|_| !self.rules.replaces).map(difference);
         exported.set_decision(Arc::clone(&record));
         let windows = self.windows(self.spec);
         let rules = ShadowRules { period, windows };
-        for result in state.own.shadow.compare(&compared, status, rules) {
+        let results = if self.rules.replaces {
+            Vec::new()
+        } else {
+            state.own.shadow.compare(&compared, status, rules)
+        };
+        for result in results {
             autoscaler.metrics.count_comparison(result);
             if result == Comparison::Unexplained {
                 tracing::debug!(
@@ -237,6 +342,11 @@ impl Reconcile<'_> {
         (decision, exported)
     }
 
+    /// The status that this controller has stored or is going to store, if it writes statuses.
+    fn own_status(&self, state: &ObjectState) -> Option<HorizontalPodAutoscalerStatus> {
+        self.rules.replaces.then(|| state.status().status).flatten()
+    }
+
     /// The exported state according to the spec, with the rest taken from the previous state.
     fn exported_state(&self, before: Option<&ExportedState>) -> ExportedState {
         let target = HorizontalAutoscaler::target(self.object);
@@ -244,7 +354,7 @@ impl Reconcile<'_> {
             target: (target.kind.clone(), target.name.clone()),
             dry_run: !self.rules.acts(),
             bounds: (self.spec.min_replicas, self.spec.max_replicas),
-            update_mode: self.rules.mode.as_str(),
+            update_mode: self.rules.mode_name(),
             decision: None,
             reconciled_at: self.now,
             ..before.cloned().unwrap_or_default()
@@ -316,15 +426,16 @@ fn others(
     index.others(key, pods)
 }
 
-/// The responses to all requests: usage is fetched once for a namespace, and identical queries are sent once,
-/// everything else is taken from the status.
+/// The responses to all requests: usage was fetched once for the namespace, and identical queries are sent once. Everything
+/// else is taken from the status, unless this controller replaces the one that writes it. With the time that each took.
 async fn fetch(
-    autoscaler: &HorizontalAutoscaler,
+    controller: &HorizontalController,
     key: &ObjectKey,
     observed: &Observed<'_>,
     reported_replicas: i32,
     used_until: Option<Time>,
-) -> Vec<Option<Fetched>> {
+) -> Vec<(Option<Fetched>, Duration)> {
+    let autoscaler = &controller.autoscaler;
     let (requests, empty) = (metric_requests(observed), ScaleValues::default());
     let values = StatusValues {
         status: observed.status,
@@ -339,16 +450,25 @@ async fn fetch(
     let resources = resources.chain(std::iter::repeat(None));
     let answers = requests.into_iter().zip(from_status).zip(resources);
     let answers = answers.map(|((request, from_status), resource)| async move {
-        match (request?, resource) {
-            (MetricRequest::Resource { .. }, Some(resource)) => {
-                Some(autoscaler.usage.answer(&key.namespace, resource, observed.pods).await)
+        let began = Instant::now();
+        let answer = match (request, resource) {
+            (None, _) => None,
+            (Some(MetricRequest::Resource { .. }), Some(resource)) => {
+                Some(autoscaler.usage.answer(&key.namespace, resource, observed.pods))
             }
-            (MetricRequest::Prometheus { query }, _) => {
+            (Some(MetricRequest::Prometheus { query }), _) => {
                 let (queries, namespace) = (&autoscaler.queries, &key.namespace);
                 Some(queries.answer(namespace, &query, observed.now, used_until).await)
             }
-            _ => from_status,
-        }
+            (Some(request), _) => match &autoscaler.replacement {
+                Some(Replacement { own_metrics, .. }) => {
+                    let kinds = &controller.workloads.scales;
+                    own_metrics.answer(kinds, &key.namespace, &request).await
+                }
+                None => from_status,
+            },
+        };
+        (answer, began.elapsed())
     });
     join_all(answers).await
 }

@@ -1,49 +1,60 @@
 //! The usage of the pods of a namespace: one request per period for all objects of the namespace, and with Prometheus one
-//! for each resource.
+//! for each resource. A reconcile prepares the usage that it needs, and is made again later if it is not there in time.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use kube::Client;
-use moka::future::Cache;
 use plimsoll_core::{
     hpa::{Answer, Fetched, Pod, pod_usage::pod_samples, samples::PodMetrics},
     scaling::pod_usage::{MAX_AGE, PodUsage, UsageResource},
+    types::ObjectKey,
 };
 use plimsoll_storage::prometheus::{
     client::{PrometheusClient, QueryLimits, QueryObserver},
     history::{HistorySettings, PrometheusHistory},
     transport::{HttpTransport, WallClock},
 };
+use tokio::time::Instant;
 
-use super::config::{HorizontalConfig, PrometheusUsage, UsageSource};
+use super::{
+    config::{HorizontalConfig, PrometheusUsage, UsageSource},
+    shared_requests::{ReadyObjects, SharedRequests},
+};
 use crate::cluster::{
     clock::Clock,
-    metric_sources::{pod_samples::fetch_pod_samples, series_usage::SeriesUsage},
+    metric_sources::{
+        pod_samples::fetch_pod_samples, request_permits::RequestPermits, series_usage::SeriesUsage,
+    },
 };
 
-/// The maximum number of pods whose usage is cached.
-const MAX_PODS: u64 = 1_000_000;
+/// The maximum number of requests in flight to the metrics API, one for each namespace.
+const MAX_IN_FLIGHT: usize = 64;
+/// A namespace whose last request took more than this part of the timeout is slow.
+const SLOW_DIVISOR: u32 = 2;
 /// The maximum size of the response to one query: some 50,000 containers that are scraped every 10 seconds.
 const MAX_RESPONSE_POINTS: u64 = 1_500_000;
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// A response by namespace, or why there is none.
-type ByNamespace<K, T> = Cache<K, Arc<Result<HashMap<String, T>, String>>>;
+/// The usage of the pods of a namespace by their names.
+type UsageByPod<T> = HashMap<String, T>;
 
 /// Usage by namespace.
-pub(super) struct UsageCache(Source);
+pub(super) struct UsageCache {
+    source: Source,
+    ready: Arc<ReadyObjects>,
+}
 
 enum Source {
     /// `metrics.k8s.io`. A response has all resources.
-    Metrics {
-        client: Client,
-        timeout: Duration,
-        cache: ByNamespace<Arc<str>, PodMetrics>,
-    },
+    Metrics { api: Arc<MetricsApi>, requests: SharedRequests<Arc<str>, UsageByPod<PodMetrics>> },
     Prometheus {
-        series: Box<SeriesUsage>,
-        cache: ByNamespace<(Arc<str>, UsageResource), PodUsage>,
+        series: Arc<SeriesUsage>,
+        requests: SharedRequests<(Arc<str>, UsageResource), UsageByPod<PodUsage>>,
     },
 }
 
@@ -55,65 +66,91 @@ impl UsageCache {
         clock: &Clock,
         observer: Arc<dyn QueryObserver>,
     ) -> Result<Self> {
-        Ok(Self(match &config.usage {
-            UsageSource::Metrics => {
-                let timeout = config.request_timeout;
-                Source::Metrics { client, timeout, cache: cache(config.period) }
-            }
+        let ready = Arc::<ReadyObjects>::default();
+        let source = match &config.usage {
+            UsageSource::Metrics => Source::Metrics {
+                api: Arc::new(MetricsApi {
+                    client,
+                    timeout: config.request_timeout,
+                    permits: RequestPermits::new(MAX_IN_FLIGHT),
+                }),
+                requests: SharedRequests::new(config.period, Arc::clone(&ready)),
+            },
             UsageSource::Prometheus(prometheus) => {
                 let series = SeriesUsage::new(history(prometheus, clock, observer)?, clock.clone());
-                Source::Prometheus { series: Box::new(series), cache: cache(config.period) }
+                let requests = SharedRequests::new(config.period, Arc::clone(&ready));
+                Source::Prometheus { series: Arc::new(series), requests }
             }
-        }))
+        };
+        Ok(Self { source, ready })
     }
 
-    /// The usage of a resource by these pods of a namespace. Concurrent callers share one request.
-    pub async fn answer(&self, namespace: &Arc<str>, resource: &str, pods: &[Pod]) -> Fetched {
-        let samples = match &self.0 {
-            Source::Metrics { client, timeout, cache } => {
-                let fetch = fetch_from_metrics_api(client, namespace, *timeout);
-                let usage = cache.get_with_by_ref(namespace, fetch).await;
-                let usage = usage.as_ref().as_ref().map_err(String::clone)?;
+    /// Requests the usage that an object needs, unless that of this period is there. Returns whether the object can be
+    /// decided now. If not, it is among the [ready objects](Self::next_ready) when the usage was read.
+    pub async fn prepare(&self, object: &ObjectKey, resources: impl Iterator<Item = &str>) -> bool {
+        let namespace = &object.namespace;
+        match &self.source {
+            Source::Metrics { api, requests } => {
+                let request = || Arc::clone(api).fetch(Arc::clone(namespace));
+                let mut resources = resources;
+                resources.next().is_none() || requests.prepare(namespace, object, request).await
+            }
+            Source::Prometheus { series, requests } => {
+                let resources: BTreeSet<_> =
+                    resources.filter_map(UsageResource::from_name).collect();
+                let mut is_prepared = true;
+                for resource in resources {
+                    let (series, of) = (Arc::clone(series), Arc::clone(namespace));
+                    let request = || async move { series.fetch(&of, resource).await };
+                    let key = (Arc::clone(namespace), resource);
+                    is_prepared &= requests.prepare(&key, object, request).await;
+                }
+                is_prepared
+            }
+        }
+    }
+
+    /// The objects that were not decided, and whose usage was read since.
+    pub async fn next_ready(&self) -> BTreeSet<ObjectKey> {
+        self.ready.next().await
+    }
+
+    /// The usage of a resource by these pods of a namespace, which was [prepared](Self::prepare) before.
+    pub fn answer(&self, namespace: &Arc<str>, resource: &str, pods: &[Pod]) -> Fetched {
+        let samples = match &self.source {
+            Source::Metrics { requests, .. } => {
+                let usage = requests.response(namespace)?;
                 pods.iter().filter_map(|pod| usage.get(&pod.name).cloned()).collect()
             }
-            Source::Prometheus { series, cache } => {
+            Source::Prometheus { requests, .. } => {
                 let Some(resource) = UsageResource::from_name(resource) else {
                     return Err(format!(
                         "--usage-source=prometheus has the usage of cpu and memory, and not of {resource}"
                     ));
                 };
-                let fetch = async { Arc::new(series.fetch(namespace, resource).await) };
-                let usage = cache.get_with((Arc::clone(namespace), resource), fetch).await;
-                let usage = usage.as_ref().as_ref().map_err(String::clone)?;
-                pod_samples(pods, usage, resource)
+                let usage = requests.response(&(Arc::clone(namespace), resource))?;
+                pod_samples(pods, &usage, resource)
             }
         };
         Ok(Answer::Resource(samples))
     }
 }
 
-fn cache<K, T>(period: Duration) -> ByNamespace<K, T>
-where
-    K: std::hash::Hash + Eq + Send + Sync + 'static,
-    T: Send + Sync + 'static,
-{
-    Cache::builder()
-        .weigher(|_, usage: &Arc<Result<HashMap<String, T>, String>>| {
-            let pods = usage.as_ref().as_ref().map_or(0, HashMap::len);
-            u32::try_from(pods).unwrap_or(u32::MAX).saturating_add(1)
-        })
-        .max_capacity(MAX_PODS)
-        .time_to_live(period)
-        .build()
+/// The metrics API of the cluster.
+struct MetricsApi {
+    client: Client,
+    timeout: Duration,
+    permits: RequestPermits<Arc<str>>,
 }
 
-async fn fetch_from_metrics_api(
-    client: &Client,
-    namespace: &str,
-    timeout: Duration,
-) -> Arc<Result<HashMap<String, PodMetrics>, String>> {
-    let samples = fetch_pod_samples(client, namespace, "", timeout).await;
-    let usage = samples.map(|samples| {
+impl MetricsApi {
+    async fn fetch(self: Arc<Self>, namespace: Arc<str>) -> Result<UsageByPod<PodMetrics>, String> {
+        let permit = self.permits.acquire(&namespace).await;
+        let began = Instant::now();
+        let samples = fetch_pod_samples(&self.client, &namespace, "", self.timeout).await;
+        drop(permit);
+        self.permits.set_slow(namespace, began.elapsed() > self.timeout / SLOW_DIVISOR);
+        let samples = samples.map_err(|error| error.to_string())?;
         let usage = samples.into_iter().map(|sample| {
             let usage = PodMetrics {
                 pod: sample.pod,
@@ -123,9 +160,8 @@ async fn fetch_from_metrics_api(
             };
             (usage.pod.clone(), usage)
         });
-        usage.collect()
-    });
-    Arc::new(usage.map_err(|error| error.to_string()))
+        Ok(usage.collect())
+    }
 }
 
 /// The client of a Prometheus, which detects the names of its series. Failed queries are not retried: the next period does

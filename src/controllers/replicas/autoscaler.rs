@@ -145,14 +145,19 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     /// Whether two statuses are equal, except for what is not worth a write.
     fn is_same_status(before: &Self::Status, after: &Self::Status) -> bool;
 
-    /// A status without the values, which need not be up to date.
-    fn without_values(status: &Self::Status) -> Self::Status;
+    /// Whether two statuses differ in values alone, which need not be up to date.
+    fn differ_in_values_only(before: &Self::Status, after: &Self::Status) -> bool;
 
     /// Leaves out of a status what the API server does not store.
     fn drop_unstored(&self, before: Option<&Self::Status>, after: &mut Self::Status, now: Time);
 
     /// Observes what the API server has stored of a status.
     fn on_stored(&self, sent: &Self::Status, stored: Option<&Self::Status>, now: Time);
+
+    /// What this kind still waits for before it is ready.
+    fn missing(&self) -> Option<String> {
+        None
+    }
 
     /// What the controller does with objects, for kinds that have modes.
     fn mode(&self) -> Option<&'static str> {

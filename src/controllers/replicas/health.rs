@@ -75,7 +75,8 @@ impl<A: ReplicaAutoscaler> Probes for ReplicaController<A> {
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
-        let missing = unsynced_watches(self.watches.all());
+        let mut missing = unsynced_watches(self.watches.all());
+        missing.extend(self.autoscaler.missing());
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

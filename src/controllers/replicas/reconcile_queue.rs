@@ -198,6 +198,11 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         }
     }
 
+    /// Makes an object due at once, or again after its reconcile that is running.
+    pub fn make_due(&self, key: &ObjectKey, now: Time) {
+        self.complete(key, now, false, || true, Box::new(move |_| Some(now)));
+    }
+
     /// Queues writes of the running reconcile of an object, unless its scale has been written meanwhile.
     pub fn if_current<T>(&self, key: &ObjectKey, queue: impl FnOnce() -> T) -> Option<T> {
         let inner = self.lock();

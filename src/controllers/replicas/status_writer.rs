@@ -149,9 +149,9 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
                     let last_scale =
                         |object: &A::Object| A::stored_status(object).and_then(A::last_scale);
                     let fresh = A::trimmed(fresh);
-                    // Some kinds have no generation.
+                    // Some kinds have no generation, and annotations change none.
                     let is_changed = fresh.meta().generation != generation
-                        || (generation.is_none() && A::is_material_change(&write.object, &fresh));
+                        || A::is_material_change(&write.object, &fresh);
                     if is_changed
                         || fresh.uid() != write.object.uid()
                         || last_scale(&fresh) != last_scale(&write.object)
@@ -206,9 +206,7 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
         if A::is_same_status(before, after) {
             return false;
         }
-        if self.settings.compat == Compat::Upstream
-            || A::without_values(before) != A::without_values(after)
-        {
+        if self.settings.compat == Compat::Upstream || !A::differ_in_values_only(before, after) {
             return true;
         }
         let next_value_write =

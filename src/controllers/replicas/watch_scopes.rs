@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::ResourceExt as _;
+use plimsoll_core::coordination::Template;
 
 use crate::cluster::{
     cache::{label_store::LabelStore, replica_pod::CachedPod, selector::Selector},
@@ -79,6 +80,12 @@ impl<P: CachedPod> WatchScopes<P> {
     /// The scale of an object, if it is cached.
     pub fn scale(&self, target: &ObjectReference) -> Option<ScaleState> {
         self.scope_of(&target.namespace)?.scales.find(target)
+    }
+
+    /// The requests in the pod template of an object.
+    pub fn template(&self, target: &ObjectReference) -> Template {
+        let scope = self.scope_of(&target.namespace);
+        scope.map_or(Template::Unsupported, |scope| scope.scales.template(target))
     }
 
     /// Number of cached objects per watch of scales.

@@ -14,6 +14,7 @@ pub(crate) mod loop_watchdog;
 pub mod prometheus;
 pub mod prometheus_queries;
 pub(crate) mod quotas;
+pub(crate) mod request_followers;
 pub(crate) mod role_health;
 pub(crate) mod shutdown;
 pub(crate) mod traffic_metrics;

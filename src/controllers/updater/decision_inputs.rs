@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::{Shared, matching::Workload};
-use crate::cluster::cache::updater_pod::UpdaterPod;
+use crate::cluster::cache::{controllers::WellKnown, updater_pod::UpdaterPod};
 use plimsoll_core::{
+    coordination::SharedRequest,
     sizing::{
         LimitPolicy, LimitRangeItem, NamespaceLimitRanges, SizingRules, VpaOptions, quota::Quota,
     },
@@ -31,6 +32,8 @@ pub(crate) struct DecisionInputs<'a> {
     flags: DecisionFlags<'a>,
     ranges: NamespaceLimitRanges,
     quotas: Vec<Quota>,
+    /// The requests that autoscalers of replicas use too.
+    shared_requests: Vec<SharedRequest>,
     vpa_options: VpaOptions,
     pub windows: Option<MaintenanceWindows>,
     /// The current state of these windows, or of those of the flag.
@@ -39,12 +42,13 @@ pub(crate) struct DecisionInputs<'a> {
 }
 
 impl<'a> DecisionInputs<'a> {
-    /// The inputs, with the LimitRanges and quotas of the namespace.
+    /// The inputs, with the LimitRanges and quotas of the namespace, and the autoscalers of the workload.
     pub fn new(
         workload: &Workload,
         flags: DecisionFlags<'a>,
         limit_ranges: &[LimitRangeItem],
         quotas: Vec<Quota>,
+        shared_requests: Vec<SharedRequest>,
         now: Time,
     ) -> Self {
         let windows = match (&workload.vpa.metadata.annotations, flags.settings.compat) {
@@ -64,6 +68,7 @@ impl<'a> DecisionInputs<'a> {
             flags,
             ranges: NamespaceLimitRanges::merge(limit_ranges),
             quotas,
+            shared_requests,
             vpa_options: VpaOptions::from_vpa(&workload.vpa, flags.settings.compat),
             windows,
             window_state: window,
@@ -82,7 +87,11 @@ impl<'a> DecisionInputs<'a> {
             may_scale: shared.permissions.allowed_writes().scale,
         };
         let ranges = stores.limit_range_items(namespace);
-        Self::new(workload, flags, &ranges, stores.quotas.in_namespace(namespace), now)
+        let (kind, name) = (&*workload.target.0, &*workload.target.1);
+        let template = WellKnown::from_kind(kind)
+            .and_then(|kind| stores.controllers.template(kind, namespace, name));
+        let shared = stores.followers.shared_requests(namespace, (kind, name), template.as_ref());
+        Self::new(workload, flags, &ranges, stores.quotas.in_namespace(namespace), shared, now)
     }
 
     pub fn vpa_with_pods<'b>(&'b self, workload: &'b Workload) -> VpaWithPods<'b> {
@@ -96,7 +105,10 @@ impl<'a> DecisionInputs<'a> {
             vpa: &workload.key,
             generation: workload.vpa.metadata.generation,
             sizing: PodSizing {
-                spec: self.vpa_options.sizing_spec(&workload.vpa, flags.limit_policy),
+                spec: self
+                    .vpa_options
+                    .sizing_spec(&workload.vpa, flags.limit_policy)
+                    .with_shared_requests(&self.shared_requests),
                 limit_ranges: Some(&self.ranges),
                 quotas: &self.quotas,
                 rules,

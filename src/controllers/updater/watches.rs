@@ -19,6 +19,7 @@ use crate::{
     controllers::runtime::{
         controller_watches::{self, WatchStarter},
         quotas::Quotas,
+        request_followers::RequestFollowers,
         shutdown::{ShutdownToken, Tasks},
         traffic_metrics::export_watch_metrics,
     },
@@ -36,7 +37,7 @@ const RUNNING_PODS_FIELD_SELECTOR: &str =
 /// The watches, and the stores that they fill.
 pub(super) struct Watches {
     pub stores: Arc<WatchStores>,
-    pub controllers: Arc<ControllerCache>,
+    compat: Compat,
     client: Client,
     factory: WatchFactory,
     vpas: Arc<WatchStatus>,
@@ -47,10 +48,15 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Creates watch states; no watch is started yet.
-    pub fn new(scope: NamespaceScope, client: Client, factory: WatchFactory) -> Self {
+    pub fn new(
+        scope: NamespaceScope,
+        compat: Compat,
+        client: Client,
+        factory: WatchFactory,
+    ) -> Self {
         Self {
             stores: Arc::new(WatchStores { scope, ..WatchStores::default() }),
-            controllers: Arc::new(ControllerCache::new()),
+            compat,
             client,
             factory,
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
@@ -62,7 +68,9 @@ impl Watches {
 
     /// All watches; the updater is ready only when all are synced.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
-        [&self.vpas, &self.pods, &self.limit_ranges].into_iter().chain(&self.controller_statuses)
+        let required = [&self.vpas, &self.pods, &self.limit_ranges];
+        let followers = self.stores.followers.watch_status();
+        required.into_iter().chain(&self.controller_statuses).chain(followers)
     }
 
     /// Waits until every watch has completed its first list. Returns `false` if `stop` is cancelled first.
@@ -70,6 +78,9 @@ impl Watches {
         let synced = async {
             for status in self.all() {
                 status.wait_until_synced().await;
+            }
+            if self.compat == Compat::Plimsoll {
+                self.stores.followers.wait_until_known().await;
             }
         };
         tokio::select! {
@@ -79,7 +90,7 @@ impl Watches {
     }
 
     /// Starts all watches. They run until `stop` is cancelled.
-    pub fn start(&self, compat: Compat, stop: &ShutdownToken, tasks: &mut Tasks) {
+    pub fn start(&self, stop: &ShutdownToken, tasks: &mut Tasks) {
         let (target, watch_factory) = (&self.stores, &self.factory);
         let namespace = target.scope.only.as_deref();
         let mut watches = WatchStarter { target, watch_factory, namespace, stop, tasks };
@@ -91,7 +102,7 @@ impl Watches {
         watches.start(&self.pods, pod_options, WatchStores::apply_pod_change);
         let apply_limit_range_change = WatchStores::apply_limit_range_change;
         watches.start(&self.limit_ranges, WatchOptions::default(), apply_limit_range_change);
-        if compat == Compat::Plimsoll {
+        if self.compat == Compat::Plimsoll {
             let (client, factory) = (self.client.clone(), self.factory.clone());
             let (stores, stop) = (Arc::clone(&self.stores), stop.clone());
             tasks.spawn(async move {
@@ -100,7 +111,16 @@ impl Watches {
                 stores.quotas.run_watch(&client, &factory, only, consequence, stop).await;
             });
         }
-        let (controllers, statuses) = (&self.controllers, &self.controller_statuses);
+        if self.compat == Compat::Plimsoll {
+            let (client, factory) = (self.client.clone(), self.factory.clone());
+            let (stores, stop) = (Arc::clone(&self.stores), stop.clone());
+            tasks.spawn(async move {
+                let only = stores.scope.only.as_deref();
+                let consequence = "requests are changed even if a HorizontalPodAutoscaler scales by their utilization";
+                stores.followers.run_watch(&client, &factory, only, consequence, stop).await;
+            });
+        }
+        let (controllers, statuses) = (&self.stores.controllers, &self.controller_statuses);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
     }
 
@@ -121,6 +141,8 @@ pub(super) struct WatchStores {
     pods: Mutex<ObjectStore<ObjectKey, Arc<UpdaterPod>>>,
     limit_ranges: Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>,
     pub quotas: Quotas,
+    pub followers: RequestFollowers,
+    pub controllers: Arc<ControllerCache>,
     pub boosted_pod_changed: Notify,
 }
 

@@ -185,8 +185,11 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         is_same_status(before, after)
     }
 
-    fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus {
-        without_values(status)
+    fn differ_in_values_only(
+        before: &WatermarkPodAutoscalerStatus,
+        after: &WatermarkPodAutoscalerStatus,
+    ) -> bool {
+        without_values(before) == without_values(after)
     }
 
     fn drop_unstored(

@@ -10,7 +10,10 @@ use super::{
     autoscaler::{ObjectState, WatermarkAutoscaler},
 };
 use crate::{
-    cluster::metric_sources::metrics_client::FetchContext,
+    cluster::metric_sources::{
+        firing_alerts::{alert_query, alert_state, missing_label_warning},
+        metrics_client::FetchContext,
+    },
     telemetry::{ExportedMonitor, ExportedState},
 };
 use plimsoll_core::{
@@ -18,16 +21,15 @@ use plimsoll_core::{
         annotations::{HOLD_WHILE, InvalidAnnotation, MONITOR},
         wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerSpec},
     },
-    scaling::{MetricError, MetricRequest, MetricValue},
+    scaling::MetricRequest,
     types::compat::Compat,
     watermark::{
         WpaOptions,
         conditions::{ConditionType, ConditionUpdate, condition_since},
-        monitor_gate::{self, Alert, GateResult, Monitor},
+        monitor_gate::{self, GateResult, Monitor},
         warnings,
     },
 };
-use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
 /// A gate that blocks the scaling of an object.
 pub(super) struct Blocked {
@@ -175,14 +177,7 @@ fn unconfirmed_alert(
     let namespace = object.namespace().unwrap_or_default();
     let tenant = autoscaler.config.prometheus.scope.matcher(&namespace)?;
     let has_prometheus = autoscaler.metrics_client.has_prometheus();
-    let has_matcher = !has_prometheus || Query::every_selector_has_label(&query, tenant.label());
-    (!has_matcher).then(|| {
-        format!(
-            "annotation {}: only an alert with the label {tenant} blocks scaling, because queries of this namespace \
-             read no other series; append {{{tenant}}} to its name if it has that label",
-            HOLD_WHILE.name
-        )
-    })
+    if has_prometheus { missing_label_warning(&query, &tenant, "blocks scaling") } else { None }
 }
 
 async fn check_alert(
@@ -205,15 +200,6 @@ async fn check_alert(
     Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, period))
 }
 
-/// Converts the result of the query for firing alerts. A failed query does not count as not firing.
-fn alert_state(result: Result<MetricValue, MetricError>) -> Alert {
-    match result {
-        Ok(MetricValue::Sum { sum: ..=0, .. }) | Err(MetricError::Empty(_)) => Alert::NotFiring,
-        Ok(_) => Alert::Firing,
-        Err(why) => Alert::Unknown(why.to_string()),
-    }
-}
-
 /// The options of the annotations of an object, and the invalid annotations.
 pub(in crate::controllers) fn read_annotations(
     annotations: &std::collections::BTreeMap<String, String>,
@@ -232,39 +218,6 @@ pub(crate) fn invalid_gate_annotations(
     held.into_iter().chain(MONITOR.read(annotations, monitor_name).err())
 }
 
-/// The query for the number of these alerts that fire. It returns 0 for an alert that has never fired.
-fn alert_query(text: &str) -> Option<String> {
-    let (name, matchers) = match text.split_once('{') {
-        Some((name, rest)) => (name.trim(), rest.strip_suffix('}')?.trim()),
-        None => (text, ""),
-    };
-    if name.is_empty() || name.contains(['"', '\\', '\n', '}']) || escapes_braces(matchers) {
-        return None;
-    }
-    let more = if matchers.is_empty() { String::new() } else { format!(",{matchers}") };
-    let query =
-        format!("count(ALERTS{{alertstate=\"firing\",alertname=\"{name}\"{more}}}) or vector(0)");
-    Query::validate(&query, Dialect::PromQl).ok().map(|()| query)
-}
-
-/// Whether label matchers contain an unquoted brace or comment, and so could escape from the selector. A comment would hide
-/// the rest of the query up to a line feed.
-fn escapes_braces(matchers: &str) -> bool {
-    let (mut quote, mut is_escaped) = (None, false);
-    for character in matchers.chars() {
-        match quote {
-            Some(_) if is_escaped => is_escaped = false,
-            Some(open) if character == open => quote = None,
-            Some('`') => {}
-            Some(_) => is_escaped = character == '\\',
-            None if matches!(character, '"' | '\'' | '`') => quote = Some(character),
-            None if matches!(character, '{' | '}' | '#') => return true,
-            None => {}
-        }
-    }
-    false
-}
-
 fn monitor_name(text: &str) -> Option<String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     let fits = !text.is_empty() && text.len() <= 253 && text.bytes().all(is_name);
@@ -273,69 +226,8 @@ fn monitor_name(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::prometheus::selector::LabelMatchers;
-
     use super::*;
-    use crate::cluster::metric_sources::promql::TenantScope;
     use plimsoll_core::api::annotations::{QUERY, WPA_KEYS};
-
-    #[test]
-    fn an_alert_is_queried_by_its_name_and_matchers() {
-        assert_eq!(
-            alert_query("CheckoutBroken").as_deref(),
-            Some(r#"count(ALERTS{alertstate="firing",alertname="CheckoutBroken"}) or vector(0)"#)
-        );
-        assert_eq!(
-            alert_query(r#"High errors {namespace="shop", team=~"a|b"}"#).as_deref(),
-            Some(
-                r#"count(ALERTS{alertstate="firing",alertname="High errors",namespace="shop", team=~"a|b"}) or vector(0)"#
-            )
-        );
-        assert!(alert_query(r#"A{summary=~"a{2}\"}#"}"#).is_some());
-        for text in [
-            "",
-            "{}",
-            "a\"b",
-            r#"A{namespace="shop""#,
-            "A{namespace=shop}",
-            "A{} or vector(1) or b{}",
-            "A}",
-            "A{a=\"b\" #}",
-            "A{a=\"b\" #\"\n} or secret or (count(ALERTS{a=\"b\"}",
-        ] {
-            assert_eq!(alert_query(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn an_alert_of_another_namespace_cannot_be_queried_and_counts_as_unknown() {
-        let scope = TenantScope { label: "namespace".to_owned(), unrestricted: Vec::new() };
-        let tenant = scope.matcher("shop").expect("it is confined");
-        let confined = |text: &str| {
-            let query = alert_query(text).expect("an alert");
-            let names_it = Query::every_selector_has_label(&query, "namespace");
-            (Query::from_tenant(&query, &LabelMatchers::default(), &tenant), names_it)
-        };
-        let (own, names_it) = confined("Broken");
-        assert_eq!(
-            own.expect("a query").as_str(),
-            r#"count(ALERTS{namespace="shop",alertstate="firing",alertname="Broken"}) or vector(0)"#
-        );
-        assert!(!names_it, "the author is warned that the alert needs the label");
-        let (own, names_it) = confined(r#"Broken{namespace="shop"}"#);
-        assert!(own.is_ok() && names_it);
-        for matcher in [r#"namespace="bank""#, r#"namespace=~".*""#, r#"namespace!="shop""#] {
-            let (other, _) = confined(&format!("Broken{{{matcher}}}"));
-            let why = MetricError::Failed(other.expect_err(matcher).to_string());
-            let state = alert_state(Err(why));
-            let verdict =
-                monitor_gate::evaluate_alert("Broken", &state, false, Duration::from_secs(15));
-            let (why, _) = verdict.blocked.expect("replicas stay");
-            assert!(why.contains("only series with namespace=\"shop\""), "{why}");
-        }
-        let sum = |sum| Ok(MetricValue::Sum { sum, at: None });
-        assert_eq!((alert_state(sum(0)), alert_state(sum(1))), (Alert::NotFiring, Alert::Firing));
-    }
 
     #[test]
     fn every_invalid_annotation_is_reported() {

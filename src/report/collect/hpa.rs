@@ -10,7 +10,8 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use plimsoll_core::{
-    api::VerticalPodAutoscaler,
+    api::{VerticalPodAutoscaler, annotations::HOLD_WHILE},
+    coordination::{ScalePoint, Template},
     hpa::{
         Answer, Config, Decision, Fetched, Fix, Fixes, HpaOptions, HpaRecord, MetricRequest,
         NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues, Selector, Spec, assist, decide,
@@ -19,9 +20,11 @@ use plimsoll_core::{
         record::RECORD_ANNOTATION,
         reported_replicas::ReportedReplicas,
         samples::PodMetrics,
+        scale_point::{RequestMetric, request_metrics},
         spec::Metric,
         status_values::StatusValues,
         takeover::{ObjectMode, takeover},
+        vpa_rules::{TargetVpa, VpaContext, VpaRules},
     },
     types::Time,
 };
@@ -29,15 +32,15 @@ use plimsoll_core::{
 use super::lookup::{ExplainError, find_object};
 use crate::{
     cluster::{
-        cache::replica_pod::OwnerRef,
-        metric_sources::pod_samples::fetch_pod_samples,
+        cache::{controllers::WellKnown, replica_pod::OwnerRef},
+        metric_sources::{firing_alerts::alert_query, pod_samples::fetch_pod_samples},
         snapshot::{ClusterSnapshot, ReadError, ReadErrorCause, SnapshotPart, list},
         target::scale::{
             CacheLifetimes, ObjectReference, RequestGate, ScaleClient, ScaleReadError,
         },
     },
-    controllers::runtime::command_client::Cluster,
-    report::explain::hpa::report::{FixEffect, HpaInput, HpaReport},
+    controllers::{horizontal::vpas::target_vpa, runtime::command_client::Cluster},
+    report::explain::hpa::report::{Contested, FixEffect, HpaInput, HpaReport},
 };
 
 /// Concurrent requests for the scales of other objects.
@@ -67,6 +70,7 @@ pub(super) struct Target {
 }
 
 /// Explains an object at the given time.
+#[expect(clippy::too_many_lines, reason = "reads one input of the decision after the other")]
 pub async fn explain(
     config: &ExplainHpaConfig,
     cluster: &Cluster,
@@ -112,17 +116,46 @@ pub async fn explain(
     // What Plimsoll stored is exact, what the HPA controller remembers can only be inferred.
     let memory =
         record.as_ref().map_or_else(|| values.memory(), |record| record.restored_memory(now));
-    let (mut options, invalid) = if is_adopted {
+    let (mut options, mut invalid) = if is_adopted {
         HpaOptions::from_annotations(object.annotations(), DEFAULT_PERIOD)
     } else {
         Default::default()
     };
+    if is_adopted {
+        invalid.extend(HOLD_WHILE.read(object.annotations(), alert_query).err());
+    }
     options.require_query_for_zero();
     // Only the controller has a Prometheus.
     let queried = std::mem::take(&mut options.metrics);
     let queried: Vec<&str> = queried.iter().filter_map(Metric::query_name).collect();
     let original = spec;
     let spec = takeover.effective_spec(&original);
+    // Without the CRD there are no VPAs.
+    let vpas = snapshot.vpas.as_ref().map_or(&[][..], |list| &list.objects);
+    let vpas = of_target(vpas, reference);
+    let template = match &vpas[..] {
+        [] => Template::Unsupported,
+        _ => read_template(client, namespace, reference).await,
+    };
+    let vpa_rules = if is_adopted {
+        let context = VpaContext {
+            vpas: Some(&vpas),
+            pods: &pods,
+            template: &template,
+            is_only_writer: takeover.mode == ObjectMode::Drive,
+            follows_utilization: options.utilization_of.is_some(),
+            readiness: options.config(&controller_config).initial_readiness_delay,
+            now,
+        };
+        VpaRules::new(&spec, context)
+    } else {
+        VpaRules::default()
+    };
+    let contested = match takeover.mode {
+        ObjectMode::Drive => Vec::new(),
+        ObjectMode::Shadow | ObjectMode::Assist => contested(&vpas, &template, &original, &pods),
+    };
+    let spec = vpa_rules.spec.clone().unwrap_or(spec);
     let observed = Observed {
         namespace,
         name,
@@ -145,13 +178,10 @@ pub async fn explain(
             Observed { spec: &original, fixes: Fixes::UPSTREAM, options: &NO_OPTIONS, ..observed };
         decision = assist(&decision, &decide(&builtin, &answers));
     }
+    vpa_rules.apply(&mut decision);
     let fixes = if is_adopted { Vec::new() } else { effects(&observed, &answers, &decision) };
     let foreign = pods.iter().filter(|pod| pod.is_foreign);
     let foreign: Vec<String> = foreign.map(|pod| pod.name.clone()).collect();
-    let own: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_foreign).collect();
-    // Without the CRD there are no VPAs.
-    let vpas = snapshot.vpas.as_ref().map_or(&[][..], |list| &list.objects);
-    let contested = contested(vpas, reference, &spec, &own);
     Ok(HpaReport::of(&HpaInput {
         object: (namespace, name),
         target: (&reference.kind, &reference.name),
@@ -162,6 +192,7 @@ pub async fn explain(
         fixes: &fixes,
         foreign_pods: &foreign,
         contested: &contested,
+        vpa_rules: &vpa_rules,
         takeover: &takeover,
         invalid: &invalid,
         queried: &queried,
@@ -170,20 +201,53 @@ pub async fn explain(
     }))
 }
 
-/// The VPAs of the target, each with the resources whose requests it changes.
-fn contested<'a>(
+/// The VPAs of the target.
+fn of_target(
     vpas: &[VerticalPodAutoscaler],
     target: &CrossVersionObjectReference,
-    spec: &'a Spec,
-    pods: &[&Pod],
-) -> Vec<(String, Vec<&'a str>)> {
+) -> Vec<Arc<TargetVpa>> {
     let vpas = vpas.iter().filter(|vpa| {
         let own = &vpa.spec.target_ref;
         (&*own.kind, &*own.name) == (&*target.kind, &*target.name)
     });
-    vpas.map(|vpa| (vpa.name_any(), contested_resources(spec, pods, &vpa.spec)))
-        .filter(|(_, resources)| !resources.is_empty())
-        .collect()
+    vpas.map(|vpa| Arc::new(target_vpa(vpa.clone()))).collect()
+}
+
+/// The requests in the pod template of the target, as far as it may be listed.
+async fn read_template(
+    client: &Client,
+    namespace: &str,
+    target: &CrossVersionObjectReference,
+) -> Template {
+    let Some(kind) = WellKnown::from_kind(&target.kind) else { return Template::Unsupported };
+    let (parts, kinds) = ([SnapshotPart::Controllers], [&*target.kind]);
+    let snapshot = ClusterSnapshot::read_for_targets(client, namespace, &parts, &kinds).await;
+    let template = snapshot.controllers.template(kind, namespace, &target.name);
+    template.map_or(Template::Unsupported, Template::Known)
+}
+
+/// The VPAs that change requests which the target of a metric is a percentage of.
+fn contested<'a>(
+    vpas: &[Arc<TargetVpa>],
+    template: &Template,
+    spec: &'a Spec,
+    pods: &[Pod],
+) -> Vec<Contested<'a>> {
+    let own: Vec<&Pod> = pods.iter().filter(|pod| !pod.is_foreign).collect();
+    let of_vpa = |vpa: &Arc<TargetVpa>| {
+        let resources = contested_resources(spec, &own, &vpa.spec);
+        let average_value = |metric: RequestMetric<'_>| {
+            let Template::Known(template) = template else { return None };
+            let request = template.request(metric.resource, metric.container);
+            let point = ScalePoint::of(metric.percent, request, None)?;
+            let amount = metric.resource.quantity(point.milli);
+            let is_contested = resources.contains(&&*metric.resource.to_string());
+            is_contested.then(|| format!("{}: averageValue: {amount}", metric.resource))
+        };
+        let average_values = request_metrics(spec).filter_map(average_value).collect();
+        Contested { vpa: vpa.name.to_string(), resources, average_values }
+    };
+    vpas.iter().map(of_vpa).filter(|vpa| !vpa.resources.is_empty()).collect()
 }
 
 fn key(namespace: &str, reference: &CrossVersionObjectReference) -> ObjectReference {

@@ -16,6 +16,7 @@ use plimsoll_core::{
             contested_resources, contested_warning, object_warnings, overlap_warning,
             request_warnings,
         },
+        sentinel::SENTINEL_NAME,
     },
     types::Time,
 };
@@ -35,6 +36,12 @@ const CONCURRENT_REQUESTS: usize = 8;
 /// The scale and the pods of more objects than these are not read.
 const MAX_OBJECTS: usize = 1000;
 
+/// Whether an object is the one by which an active HPA controller is found.
+fn is_sentinel(hpa: &HorizontalPodAutoscaler) -> bool {
+    let target = hpa.spec.as_ref().map(|spec| spec.scale_target_ref.name.as_str());
+    hpa.name_any() == SENTINEL_NAME && target == Some(SENTINEL_NAME)
+}
+
 /// Checks the objects of a namespace, or of the cluster.
 pub async fn lint(
     cluster: &Cluster,
@@ -44,7 +51,8 @@ pub async fn lint(
     let parts = [SnapshotPart::Hpas, SnapshotPart::Vpas];
     let ClusterSnapshot { hpas, vpas, .. } =
         ClusterSnapshot::read(&cluster.client, namespace, &parts).await;
-    let hpas = hpas?;
+    let mut hpas = hpas?;
+    hpas.objects.retain(|hpa| !is_sentinel(hpa));
     let invalid = hpas.invalid.iter().map(|invalid| {
         let metadata = &invalid.metadata;
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());

@@ -5,6 +5,7 @@ pub(crate) mod hpa;
 pub(crate) mod hpa_lint;
 pub(crate) mod lookup;
 pub(crate) mod pod;
+mod shared_requests;
 pub(crate) mod status;
 pub(crate) mod vpa;
 pub mod wpa;

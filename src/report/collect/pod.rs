@@ -26,7 +26,10 @@ use self::{
     decide::{DisruptionBudgets, decide},
     leases::Leases,
 };
-use super::lookup::{ExplainError, find_object, required};
+use super::{
+    lookup::{ExplainError, find_object, required},
+    shared_requests::shared_requests,
+};
 use crate::{
     cluster::{
         cache::{resource_quota::PartialResourceQuota, updater_pod::UpdaterPod},
@@ -75,7 +78,11 @@ pub async fn explain(
     let namespace = config.namespace.as_deref().unwrap_or(&cluster.namespace);
     let (client, compat) = (&cluster.client, config.settings.compat);
     let other_parts = [SnapshotPart::Constraints, SnapshotPart::DisruptionBudgets];
-    let parts = [&MATCHED_PARTS[..], &other_parts].concat();
+    let hpas: &[_] = match compat {
+        Compat::Upstream => &[],
+        Compat::Plimsoll => &[SnapshotPart::Hpas],
+    };
+    let parts = [&MATCHED_PARTS[..], &other_parts, hpas].concat();
     let (snapshot, leases, can_resize) = tokio::join!(
         ClusterSnapshot::read(client, Some(namespace), &parts),
         read_leases(client, Leases::namespaces(config)),
@@ -140,7 +147,8 @@ pub async fn explain(
         may_scale: true,
     };
     let Constraints { limit_ranges, quotas } = constraints;
-    let inputs = DecisionInputs::new(workload, flags, &limit_ranges, quotas, now);
+    let shared = shared_requests(&snapshot, &snapshot.controllers, &workload.vpa, &mut notes);
+    let inputs = DecisionInputs::new(workload, flags, &limit_ranges, quotas, shared, now);
     let decision =
         decide(&config.settings, workload, &inputs, index, context, persisted, disruptions);
     let found = ExplainedPod {

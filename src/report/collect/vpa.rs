@@ -16,7 +16,10 @@ use plimsoll_core::{
 };
 use plimsoll_storage::{CheckpointStorage, Error, LoadRequest, LocalStorage, Storage, checkpoint};
 
-use super::lookup::{ExplainError, find_object, required};
+use super::{
+    lookup::{ExplainError, find_object, required},
+    shared_requests,
+};
 use crate::{
     cluster::{
         cache::vpa_index::VpaIndex,
@@ -58,9 +61,9 @@ pub async fn explain(
     let (client, name) = (&cluster.client, &*config.name);
     // The pods of the cluster include those of the namespace.
     let (parts, capacity_parts): (&[_], &[_]) = if config.cap_to_largest_node {
-        (&[SnapshotPart::Vpas], &[SnapshotPart::Pods, SnapshotPart::Nodes])
+        (&[SnapshotPart::Vpas, SnapshotPart::Hpas], &[SnapshotPart::Pods, SnapshotPart::Nodes])
     } else {
-        (&[SnapshotPart::Vpas, SnapshotPart::Pods], &[])
+        (&[SnapshotPart::Vpas, SnapshotPart::Hpas, SnapshotPart::Pods], &[])
     };
     let (snapshot, of_cluster) = tokio::join!(
         ClusterSnapshot::read(client, Some(namespace), parts),
@@ -133,7 +136,7 @@ pub async fn explain(
         core.vpa_registry.mark_loaded(&key, generation);
     }
     core.register_containers(&key, now);
-    Ok(build::report(
+    let mut report = build::report(
         config,
         vpa,
         &mut core,
@@ -145,7 +148,11 @@ pub async fn explain(
             skipped,
             from_annotation: explanation,
         },
-    ))
+    );
+    if config.compat == Compat::Plimsoll {
+        shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa);
+    }
+    Ok(report)
 }
 
 fn open_storage(

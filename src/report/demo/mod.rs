@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   workloads, seed ─┬─▶ run_without ───────────────────────────▶ ScenarioResult ─┐
-//!                    └─▶ run_with ◀─▶ recommender ◀─▶ storage ──▶ ScenarioResult ─┴─▶ DemoReport ─▶ text | JSON
+//!                    ├─▶ run_with ◀─▶ recommender ◀─▶ storage ──▶ ScenarioResult ─┼─▶ DemoReport ─▶ text | JSON
+//!                    └─▶ both_autoscalers: a service with an HPA and a VPA ────────┘
 //! ```
 //!
 //! Only the load is synthetic. Savings and OOM kills are the measured difference of the two runs.
 
+mod both_autoscalers;
 pub(crate) mod report;
 pub(crate) mod scenario_run;
 mod sparklines;
@@ -22,6 +24,7 @@ pub use scenario_run::{Config, DemoError, OpenStorage, ProgressObserver, START, 
 pub use workloads::{DemoWorkload, workloads};
 
 use self::{
+    both_autoscalers::BothAutoscalers,
     report::{BothScenarios, ContainerReport, HistoryReport, Reasons, Recommended, Savings},
     scenario_run::ScenarioResult,
 };
@@ -37,7 +40,9 @@ pub async fn run(
     let without = scenario_run::run_without(config, &workloads, observer)?;
     let (with, recommendations, history) =
         scenario_run::run_with(config, &workloads, open, observer).await?;
-    Ok(report(config, &workloads, &BothScenarios { without, with }, &recommendations, history))
+    let both_autoscalers = both_autoscalers::simulate(config.seed, observer)?;
+    let results = BothScenarios { without, with };
+    Ok(report(config, &workloads, &results, &recommendations, history, both_autoscalers))
 }
 
 fn report(
@@ -46,6 +51,7 @@ fn report(
     results: &BothScenarios<ScenarioResult>,
     recommendations: &[WorkloadRecommendation],
     history: HistoryReport,
+    both_autoscalers: BothAutoscalers,
 ) -> DemoReport {
     let totals = BothScenarios {
         without: results.without.totals.total(),
@@ -67,6 +73,7 @@ fn report(
             .flat_map(|workload| containers(workload, results, recommendations))
             .collect(),
         chart_point_minutes: totals::POINT_MINUTES,
+        both_autoscalers,
     }
 }
 

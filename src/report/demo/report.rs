@@ -10,7 +10,10 @@ use plimsoll_core::{
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::totals::{self, Chart, Totals};
+use super::{
+    both_autoscalers::BothAutoscalers,
+    totals::{self, Chart, Totals},
+};
 
 /// Version of the JSON schema, incremented when a field changes its meaning or is removed, but not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -33,6 +36,7 @@ pub struct DemoReport {
     pub(crate) history: HistoryReport,
     pub(crate) containers: Vec<ContainerReport>,
     pub(crate) chart_point_minutes: u32,
+    pub(crate) both_autoscalers: BothAutoscalers,
 }
 
 /// A value for each of the two scenarios.

@@ -84,6 +84,7 @@ fn remarks(page: &mut Page<'_>, report: &DemoReport) {
          when a pod is a day old. The next run of a job starts with the target. Limits keep \
          their ratio to the requests.",
     );
+    remark(&report.both_autoscalers.summary());
     remark("Throttled minutes are counted separately for each container.");
     for restart in &report.history.restarts {
         remark(&format!(

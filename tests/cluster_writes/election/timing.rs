@@ -154,6 +154,56 @@ async fn a_takeover_lasts_the_lease_duration_and_its_requests() {
     }
 }
 
+/// At any time, also while a renewal is being sent.
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_may_not_lead_writes_nothing_and_releases_its_lease() {
+    for latency in [0, 100].map(ms) {
+        for after in [0, 30, 250, 499, 550].map(ms) {
+            let api = slow(latency);
+            let may_lead = tokio::sync::watch::Sender::new(false);
+            let first = Candidate::start_election(api.client(), NAMESPACE, "first", SHORT, |one| {
+                one.only_while(may_lead.subscribe())
+            });
+            let case = format!("{latency:?} a request, {after:?} after it began to lead");
+            sleep(ms(5_000)).await;
+            assert!(!first.fence.is_granted() && renewals(&api).is_empty(), "{case}");
+            let is_post = |one: &RecordedRequest| one.method == Method::POST;
+            assert!(!api.requests().iter().any(is_post), "{case}");
+
+            may_lead.send_replace(true);
+            wait_until_leading(&first).await;
+            let second = start(&api, "second", SHORT);
+            sleep(after).await;
+            let overlaps = LeaderOverlaps::watch([&first, &second]);
+            // As the code that changes it does.
+            may_lead.send_replace(false);
+            first.fence.revoke();
+            let fence = first.fence.clone();
+            let never_again = tokio::spawn(async move {
+                fence.acquired().await;
+                Instant::now()
+            });
+            let revoked_at = Instant::now();
+            let taken_over = wait_until_leading(&second).await - revoked_at;
+            // The request in flight, the release, and an attempt of the other one.
+            assert!(
+                taken_over <= latency * 6 + longest_retry(SHORT) + TICKS,
+                "{case}: {taken_over:?}"
+            );
+            sleep(ms(5_000)).await;
+            assert!(!never_again.is_finished(), "{case}");
+            assert_eq!(first.state.leader_state(), LeaderState::Standby, "{case}");
+            overlaps.assert_none();
+            second.shut_down().await;
+
+            may_lead.send_replace(true);
+            let leads_again = never_again.await.expect("no panic");
+            assert!(leads_again >= revoked_at + ms(5_000), "{case}");
+            first.shut_down().await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_acquired_with_the_next_attempt() {
     for times in [UPSTREAM, SHORT] {

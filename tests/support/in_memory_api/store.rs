@@ -33,6 +33,13 @@ const KINDS: &[ResourceKind] = &[
         ..kind("coordination.k8s.io", "leases", "Lease")
     },
     kind("autoscaling.k8s.io", "verticalpodautoscalers", "VerticalPodAutoscaler"),
+    ResourceKind {
+        version: "v2",
+        is_custom: false,
+        ..kind("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+    },
+    ResourceKind { is_custom: false, ..kind("apps", "deployments", "Deployment") },
+    ResourceKind { is_custom: false, ..kind("", "pods", "Pod") },
     // Kinds without a status subresource.
     ResourceKind {
         is_custom: false,
@@ -382,5 +389,8 @@ fn event(kind: &str, object: &Value) -> Value {
 }
 
 fn api_version(kind: &ResourceKind) -> String {
+    if kind.group.is_empty() {
+        return kind.version.to_owned();
+    }
     format!("{}/{}", kind.group, kind.version)
 }

@@ -1,11 +1,14 @@
 //! The board of HorizontalPodAutoscalers: one of them, its metrics and replicas, and all of them in comparison with the
 //! HPA controller of the cluster.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::dashboard::{Dashboard, Row, Variable, link_to, row};
+use super::autoscaler::{AutoscalerKind, line};
+use super::dashboard::{Dashboard, Row, link_to, row};
 use super::panel::{Kind, Panel};
 use super::query::{column, now, over_time};
+
+const KIND: AutoscalerKind = AutoscalerKind("hpa");
 
 pub(super) fn board() -> Dashboard {
     Dashboard {
@@ -14,23 +17,7 @@ pub(super) fn board() -> Dashboard {
         description: "One HorizontalPodAutoscaler: metric values and the band in which nothing happens, \
                       proposed and desired replicas, pods and restrictions; and all of them, compared with \
                       the HPA controller of the cluster.",
-        variables: vec![
-            Variable::one(
-                "namespace",
-                "Namespace",
-                r#"label_values(plimsoll_object_info{cluster=~"$cluster", kind="hpa"}, namespace)"#,
-            ),
-            Variable::one(
-                "name",
-                "HPA",
-                r#"label_values(plimsoll_object_info{cluster=~"$cluster", kind="hpa", namespace=~"$namespace"}, name)"#,
-            ),
-            Variable::one(
-                "metric",
-                "Metric",
-                r#"label_values(plimsoll_high{cluster=~"$cluster", kind="hpa", namespace=~"$namespace", name=~"$name"}, metric)"#,
-            ),
-        ],
+        variables: KIND.variables("HPA"),
         from: "now-6h",
         interval: "15s",
         rows: vec![state(), value(), replicas(), restrictions(), all(), comparison()],
@@ -45,22 +32,10 @@ fn state() -> Row {
     row(
         "$namespace/$name",
         vec![
-            Panel::new(
-                Kind::Gauge,
-                "Replica range used",
+            KIND.range_used(
                 "Desired replicas within minReplicas and maxReplicas. At either end it cannot follow \
                  its metrics any further.",
-                "percentunit",
-            )
-            .size(4, 4)
-            .field("min", 0)
-            .field("max", 1)
-            .thresholds("green", &[(0.9, "orange"), (1.0, "red")])
-            .target(now(
-                "(max(plimsoll_effective{@hpa}) - max(plimsoll_min_replicas{@hpa})) / \
-                 (max(plimsoll_max_replicas{@hpa}) - max(plimsoll_min_replicas{@hpa}))",
-                "replica range used",
-            )),
+            ),
             stat(
                 "Desired replicas",
                 "Latest decision, after stabilization, policies and bounds. In the mode shadow nothing \
@@ -105,16 +80,6 @@ fn state() -> Row {
     )
 }
 
-fn line(color: &str, more: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
-    let color = ("color", json!({"mode": "fixed", "fixedColor": color}));
-    std::iter::once(color).chain(more.iter().cloned()).collect()
-}
-
-/// The measured value of a metric, its target or a bound.
-fn figure(family: &str) -> String {
-    format!(r#"max({family}{{@hpa, metric=~"$metric"}})"#)
-}
-
 const PER_METRIC: &str = "Needs --object-metrics=standard or all";
 
 fn value() -> Row {
@@ -148,10 +113,10 @@ fn value() -> Row {
             .only("lower end of the band", &line("blue", &[]))
             .only("target", &line("green", &[dash, thin]))
             .only("value", &line("text", &[("custom.lineWidth", json!(2))]))
-            .target(over_time(&figure("plimsoll_high"), "upper end of the band"))
-            .target(over_time(&figure("plimsoll_target"), "target"))
-            .target(over_time(&figure("plimsoll_low"), "lower end of the band"))
-            .target(over_time(&figure("plimsoll_value"), "value")),
+            .target(over_time(&KIND.figure("plimsoll_high"), "upper end of the band"))
+            .target(over_time(&KIND.figure("plimsoll_target"), "target"))
+            .target(over_time(&KIND.figure("plimsoll_low"), "lower end of the band"))
+            .target(over_time(&KIND.figure("plimsoll_value"), "value")),
             Panel::new(
                 Kind::Bars,
                 "All metrics: value by target",
@@ -176,33 +141,16 @@ fn replicas() -> Row {
     row(
         "Replicas and pods",
         vec![
-            Panel::new(
-                Kind::TimeSeries,
-                "Proposed and desired replicas",
+            KIND.replicas(
                 "Replicas proposed by each metric before any limit, the decision after limits and \
                  windows, and that of the HPA controller of the cluster. If proposal and decision \
                  differ, the row below shows why.",
-                "none",
-            )
-            .size(16, 9)
-            .steps()
-            .field("decimals", 0)
-            .field("min", 0)
-            .only("minReplicas", &line("light-blue", &[]))
-            .only("maxReplicas", &line("light-red", &[]))
-            .only("desired", &line("text", &[("custom.lineWidth", json!(3))]))
-            .only("HPA controller", &line("orange", &[]))
-            .target(over_time(
-                "max by (metric) (plimsoll_proposal{@hpa})",
-                "proposed by {{metric}}",
-            ))
-            .target(over_time("max(plimsoll_effective{@hpa})", "desired"))
-            .target(over_time(
-                "max(plimsoll_effective{@hpa}) - max(plimsoll_shadow_difference{@hpa})",
-                "HPA controller",
-            ))
-            .target(over_time("max(plimsoll_min_replicas{@hpa})", "minReplicas"))
-            .target(over_time("max(plimsoll_max_replicas{@hpa})", "maxReplicas")),
+                &[(
+                    "HPA controller",
+                    "orange",
+                    "max(plimsoll_effective{@hpa}) - max(plimsoll_shadow_difference{@hpa})",
+                )],
+            ),
             Panel::new(
                 Kind::TimeSeries,
                 "Pods by how they count",
@@ -230,38 +178,18 @@ fn restrictions() -> Row {
     row(
         "Restrictions",
         vec![
-            Panel::new(
-                Kind::Timeline,
-                "Restrictions",
+            KIND.restrictions(
                 "Why replicas are not those that the metrics propose, over time. within_tolerance is \
                  the healthy state. The reasons are those of plimsoll explain hpa.",
-                "none",
-            )
-            .size(16, 9)
-            .empty("No restrictions")
-            .words(&[("1", "active", "orange")])
-            .only("within_tolerance", &[("mappings", json!([
-                {"type": "value", "options": {"1": {"color": "green", "index": 0, "text": "within tolerance"}}},
-            ]))])
-            .target(over_time(
-                "max by (reason) (plimsoll_restricted_scaling{@hpa} == 1)",
-                "{{reason}}",
-            )),
-            Panel::new(
-                Kind::TimeSeries,
+                ("within_tolerance", "within tolerance"),
+            ),
+            KIND.countdowns(
                 "Stabilization",
                 "Remaining time until a past recommendation no longer delays adding (upscale) or \
                  removing (downscale) replicas.",
-                "s",
+                "max",
             )
-            .size(8, 9)
-            .field("min", 0)
-            .field("custom.fillOpacity", 15)
-            .empty("Never delayed")
-            .target(over_time(
-                "max by (transition) (plimsoll_transition_countdown_seconds{@hpa})",
-                "{{transition}}",
-            )),
+            .empty("Never delayed"),
         ],
     )
 }

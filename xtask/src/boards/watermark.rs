@@ -1,11 +1,14 @@
 //! The board of one WatermarkPodAutoscaler: its metrics between the watermarks, the replicas they propose, and the
 //! result.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::dashboard::{Dashboard, Row, Variable, row};
+use super::autoscaler::{AutoscalerKind, line};
+use super::dashboard::{Dashboard, Row, row};
 use super::panel::{Kind, Panel};
 use super::query::{events, now, over_time};
+
+const KIND: AutoscalerKind = AutoscalerKind("wpa");
 
 pub(super) fn board() -> Dashboard {
     Dashboard {
@@ -13,23 +16,7 @@ pub(super) fn board() -> Dashboard {
         title: "Plimsoll / Watermark",
         description: "One WatermarkPodAutoscaler: metric values between the adjusted watermarks, proposed \
                       and desired replicas, restrictions and their remaining time.",
-        variables: vec![
-            Variable::one(
-                "namespace",
-                "Namespace",
-                r#"label_values(plimsoll_object_info{cluster=~"$cluster", kind="wpa"}, namespace)"#,
-            ),
-            Variable::one(
-                "name",
-                "WPA",
-                r#"label_values(plimsoll_object_info{cluster=~"$cluster", kind="wpa", namespace=~"$namespace"}, name)"#,
-            ),
-            Variable::one(
-                "metric",
-                "Metric",
-                r#"label_values(plimsoll_high{cluster=~"$cluster", kind="wpa", namespace=~"$namespace", name=~"$name"}, metric)"#,
-            ),
-        ],
+        variables: KIND.variables("WPA"),
         from: "now-6h",
         interval: "15s",
         rows: vec![state(), value(), replicas(), restrictions()],
@@ -51,22 +38,10 @@ fn state() -> Row {
     row(
         "$namespace/$name",
         vec![
-            Panel::new(
-                Kind::Gauge,
-                "Replica range used",
+            KIND.range_used(
                 "Current decision within minReplicas and maxReplicas. At either end it cannot \
                  follow its metrics any further.",
-                "percentunit",
-            )
-            .size(4, 4)
-            .field("min", 0)
-            .field("max", 1)
-            .thresholds("green", &[(0.9, "orange"), (1.0, "red")])
-            .target(now(
-                "(max(plimsoll_effective{@wpa}) - max(plimsoll_min_replicas{@wpa})) / \
-                 (max(plimsoll_max_replicas{@wpa}) - max(plimsoll_min_replicas{@wpa}))",
-                "replica range used",
-            )),
+            ),
             stat(
                 "Replicas",
                 "Latest decision, after all limits, windows and delays; in a dry run the replicas \
@@ -132,24 +107,14 @@ fn state() -> Row {
     )
 }
 
-fn line(color: &str, more: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
-    let color = ("color", json!({"mode": "fixed", "fixedColor": color}));
-    std::iter::once(color).chain(more.iter().cloned()).collect()
-}
-
 const ADDED: &str = "wpa_controller_upscale_replicas_total{@of_wpa}";
 const REMOVED: &str = "wpa_controller_downscale_replicas_total{@of_wpa}";
-
-/// The measured value of a metric or one of its watermarks.
-fn figure(family: &str) -> String {
-    format!(r#"max({family}{{@wpa, metric=~"$metric"}})"#)
-}
 
 fn value() -> Row {
     let dash = ("custom.lineStyle", json!({"fill": "dash", "dash": [8, 6]}));
     let thin = ("custom.lineWidth", json!(1));
     let tolerance = "max(plimsoll_tolerance{@wpa})";
-    let (high, low) = (figure("plimsoll_high"), figure("plimsoll_low"));
+    let (high, low) = (KIND.figure("plimsoll_high"), KIND.figure("plimsoll_low"));
     row(
         "Metric $metric",
         vec![
@@ -184,7 +149,7 @@ fn value() -> Row {
             .target(over_time(&high, "high watermark"))
             .target(over_time(&low, "low watermark"))
             .target(over_time(&format!("{low} * (1 - {tolerance})"), "adjusted low watermark"))
-            .target(over_time(&figure("plimsoll_value"), "value")),
+            .target(over_time(&KIND.figure("plimsoll_value"), "value")),
             Panel::new(
                 Kind::Bars,
                 "All metrics: position between watermarks",
@@ -210,27 +175,11 @@ fn replicas() -> Row {
     row(
         "Replicas",
         vec![
-            Panel::new(
-                Kind::TimeSeries,
-                "Proposed and desired replicas",
+            KIND.replicas(
                 "Replicas proposed by each metric before any limit, and the decision after limits, \
                  windows and delays. If the lines differ, the row below shows why.",
-                "none",
-            )
-            .size(16, 9)
-            .steps()
-            .field("decimals", 0)
-            .field("min", 0)
-            .only("minReplicas", &line("light-blue", &[]))
-            .only("maxReplicas", &line("light-red", &[]))
-            .only("desired", &line("text", &[("custom.lineWidth", json!(3))]))
-            .target(over_time(
-                "max by (metric) (plimsoll_proposal{@wpa})",
-                "proposed by {{metric}}",
-            ))
-            .target(over_time("max(plimsoll_effective{@wpa})", "desired"))
-            .target(over_time("max(plimsoll_min_replicas{@wpa})", "minReplicas"))
-            .target(over_time("max(plimsoll_max_replicas{@wpa})", "maxReplicas")),
+                &[],
+            ),
             Panel::new(
                 Kind::TimeSeries,
                 "Replicas added and removed",
@@ -252,39 +201,19 @@ fn restrictions() -> Row {
     row(
         "Restrictions and cooldowns",
         vec![
-            Panel::new(
-                Kind::Timeline,
-                "Restrictions",
+            KIND.restrictions(
                 "Restrictions of replicas over time. within_bounds is the healthy state: all \
                  metrics are between their watermarks. The reasons are those of plimsoll explain \
                  wpa.",
-                "none",
-            )
-            .size(16, 9)
-            .empty("No restrictions")
-            .words(&[("1", "active", "orange")])
-            .only("within_bounds", &[("mappings", json!([
-                {"type": "value", "options": {"1": {"color": "green", "index": 0, "text": "within watermarks"}}},
-            ]))])
-            .target(over_time(
-                "max by (reason) (plimsoll_restricted_scaling{@wpa} == 1)",
-                "{{reason}}",
-            )),
-            Panel::new(
-                Kind::TimeSeries,
+                ("within_bounds", "within watermarks"),
+            ),
+            KIND.countdowns(
                 "Cooldowns",
                 "Remaining time until replicas may be added or removed again. It stays 0 until the \
                  next change.",
-                "s",
+                "min",
             )
-            .size(8, 9)
-            .field("min", 0)
-            .field("custom.fillOpacity", 15)
-            .empty("Never scaled")
-            .target(over_time(
-                "min by (transition) (plimsoll_transition_countdown_seconds{@wpa})",
-                "{{transition}}",
-            )),
+            .empty("Never scaled"),
         ],
     )
 }

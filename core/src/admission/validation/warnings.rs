@@ -198,7 +198,7 @@ fn check_utilization(
         for resource in contested {
             warnings.add(format_args!(
                 "spec.targetRef: {kind} \"{name}\" has the same target and scales on the utilization of {resource} requests, \
-                 which this object changes, so replicas may drift: give it an averageValue, or leave {resource} out of \
+                 so Plimsoll does not change these requests: give it an averageValue, or leave {resource} out of \
                  controlledResources"
             ));
         }

@@ -152,3 +152,26 @@ proptest! {
         prop_assert_eq!(stored.memory.of_object(memory.uid.as_deref(), Fixes::ALL).uid, memory.uid);
     }
 }
+
+#[test]
+fn a_record_that_differs_in_times_alone_is_stored_once_in_an_interval() {
+    let minute = Duration::from_mins(1);
+    let kept = |new: &HpaRecord, stored: &HpaRecord| {
+        new.clone().unless_recent(Some(stored), minute, NOW) == *stored
+    };
+    let made = |seconds| record(vec![past(6, seconds + 30), past(4, seconds)]);
+    let new = record(vec![past(6, 20), past(4, 0)]);
+    assert!(kept(&new, &made(59)), "the times of what is held");
+    assert!(!kept(&new, &made(60)), "it is due");
+    // A new process continues the same with the stored record.
+    assert!(kept(&record(vec![past(4, 0)]), &record(vec![past(4, 900)])));
+    for changed in [
+        record(vec![past(7, 20), past(4, 0)]),
+        HpaRecord { desired_replicas: Some(5), ..new.clone() },
+        HpaRecord { restrictions: vec!["max".to_owned()], ..new.clone() },
+    ] {
+        assert!(!kept(&changed, &made(1)), "{changed:?}");
+    }
+    assert!(!kept(&record(vec![past(6, 5)]), &pending()), "the change is not pending any more");
+    assert_eq!(new.clone().unless_recent(None, minute, NOW), new);
+}

@@ -26,6 +26,9 @@ fn only_own_pods_count() {
         }
     });
     assert_eq!(both(&case, Fix::OnlyOwnPodsCount), (Some(6), Some(3)));
+    // Three pods at their target, and idle samples of three that are gone.
+    let gone = Case::new(3, super::fixture::per_pod("500m")).valued(&[500, 500, 500, 0, 0, 0]);
+    assert_eq!(both(&gone, Fix::OnlyOwnPodsCount), (Some(2), Some(3)));
 }
 
 #[test]
@@ -134,6 +137,34 @@ fn negative_is_unknown() {
             .change(|case| case.object = Ok("-1"));
         assert_eq!(both(&case, Fix::NegativeIsUnknown).1, None);
     }
+}
+
+#[test]
+fn negative_usage_of_one_container_makes_the_metric_unknown() {
+    let case = Case::new(5, cpu(50)).using(&[400; 5]).change(|case| {
+        let usage = case.usage.as_mut().expect("usage");
+        usage[0].containers[0].1 = requests(-399);
+    });
+    assert_eq!(both(&case, Fix::NegativeIsUnknown), (Some(4), None));
+}
+
+#[test]
+fn stale_usage_is_unknown() {
+    let aged = |ages: &[i64]| {
+        let case = Case::new(5, cpu(50)).using(&[100; 5]);
+        case.change(|case| {
+            for (usage, age) in case.usage.as_mut().expect("usage").iter_mut().zip(ages) {
+                usage.timestamp = ago(*age);
+            }
+        })
+    };
+    assert_eq!(both(&aged(&[300; 5]), Fix::StaleUsageIsUnknown), (Some(2), Some(2)));
+    let stale = aged(&[301; 5]);
+    assert_eq!(both(&stale, Fix::StaleUsageIsUnknown), (Some(2), None));
+    let error = stale.with(Fixes::ALL).decide().error.expect("an error");
+    assert!(error.ends_with("from resource metrics API are more than 5 minutes old"), "{error}");
+    // Pods with stale usage count as missing: as fully used.
+    assert_eq!(both(&aged(&[301, 301, 301, 301, 0]), Fix::StaleUsageIsUnknown), (Some(2), Some(5)));
 }
 
 #[test]

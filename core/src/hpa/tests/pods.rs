@@ -181,7 +181,8 @@ fn metric_responses_are_read_as_in_the_vectors() {
     });
     let fetched = Ok(Answer::Resource(pods.collect()));
     let read = |container: Option<&str>| {
-        let samples = of_resource(&fetched, "cpu", container, Fixes::UPSTREAM).expect("samples");
+        let samples =
+            of_resource(&fetched, "cpu", container, NOW, Fixes::UPSTREAM).expect("samples");
         samples.into_iter().map(|(pod, sample)| (pod, sample.value)).collect::<Vec<_>>()
     };
     let pair = |pod: &str, milli| (pod.to_owned(), milli);
@@ -193,7 +194,7 @@ fn metric_responses_are_read_as_in_the_vectors() {
         found.expect_err("no values").cause
     };
     assert_eq!(
-        cause(of_resource(&Ok(Answer::Resource(vec![])), "cpu", None, Fixes::UPSTREAM)),
+        cause(of_resource(&Ok(Answer::Resource(vec![])), "cpu", None, NOW, Fixes::UPSTREAM)),
         Cause::NoValues,
         "M4"
     );
@@ -210,7 +211,7 @@ fn metric_responses_are_read_as_in_the_vectors() {
     );
     assert_eq!(zero, Ok(0), "M5");
     assert_eq!(
-        cause(of_resource(&Ok(Answer::Object(quantity("1"))), "cpu", None, Fixes::UPSTREAM)),
+        cause(of_resource(&Ok(Answer::Object(quantity("1"))), "cpu", None, NOW, Fixes::UPSTREAM)),
         Cause::FetchFailed,
         "an answer to another question"
     );

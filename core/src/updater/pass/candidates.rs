@@ -15,7 +15,7 @@ use crate::{
         pod_status::Phase,
         priority::Priority,
         skip_reason::SkipReason,
-        update_reason::{UpdateReason, had_quick_oom, update_reason},
+        update_reason::UpdateReason,
     },
     vpa_match,
 };
@@ -76,7 +76,7 @@ impl Selection {
         state: &mut PersistedState,
         pod: usize,
     ) -> Result<UpdateCandidate, SkipReason> {
-        let PassWorkload { settings, context, views, .. } = workload;
+        let PassWorkload { settings, views, .. } = workload;
         let (view, sizing, mode) = (&views[pod], &workload.subject.sizing, workload.mode());
         if view.is_evicted && settings.compat == Compat::Plimsoll {
             return Err(SkipReason::Terminating);
@@ -91,7 +91,7 @@ impl Selection {
                 result => result?,
             }
         }
-        let (pod_spec, status) = (&view.pod.spec, &view.pod.status);
+        let pod_spec = &view.pod.spec;
         let recommendation = sizing.recommendation(pod_spec)?;
         if mode == UpdateMode::InPlace {
             let targets = recommended_targets(&recommendation);
@@ -102,11 +102,7 @@ impl Selection {
         }
         let sidecars = sizing.rules.sidecars;
         let priority = Priority::new(pod_spec, &recommendation, &view.observed, sidecars);
-        let spec = sizing.spec.spec;
-        let now = context.now;
-        let quick_oom = had_quick_oom(status, &view.observed, spec, settings, now);
-        let resized_at = view.resized_at();
-        let reason = update_reason(&priority, quick_oom, status, resized_at, settings, now)?;
+        let reason = workload.update_reason(pod, &priority)?;
         let evictions_only = settings.fixes.has(Fix::RequirementsHoldEvictionsOnly);
         if !in_place || !evictions_only {
             workload.ensure_requirements_met(pod, &recommendation)?;

@@ -129,6 +129,42 @@ impl<'a> PassWorkload<'a> {
         }
     }
 
+    /// Returns why a pod needs an update, or why it does not.
+    pub fn update_reason(
+        &self,
+        pod: usize,
+        priority: &Priority,
+    ) -> Result<UpdateReason, SkipReason> {
+        let (view, sizing) = (&self.views[pod], &self.subject.sizing);
+        let (status, settings, now) = (&view.pod.status, self.settings, self.context.now);
+        let quick_oom = had_quick_oom(status, &view.observed, sizing.spec.spec, settings, now);
+        let reason = |priority: &Priority| {
+            update_reason(priority, quick_oom, status, view.resized_at(), settings, now)
+        };
+        reason(priority).map_err(|skip| self.held_request(pod, reason).unwrap_or(skip))
+    }
+
+    /// Returns the first request without whose hold the pod would need an update.
+    fn held_request(
+        &self,
+        pod: usize,
+        reason: impl Fn(&Priority) -> Result<UpdateReason, SkipReason>,
+    ) -> Option<SkipReason> {
+        let (view, sizing) = (&self.views[pod], &self.subject.sizing);
+        let shared = sizing.spec.shared_requests;
+        let mut held = shared.iter().filter(|request| request.is_held());
+        held.find_map(|request| {
+            let others = shared.iter().filter(|other| other.resource != request.resource);
+            let others: Vec<_> = others.cloned().collect();
+            let recommendation =
+                sizing.without_shared(&others).recommendation(&view.pod.spec).ok()?;
+            let sidecars = sizing.rules.sidecars;
+            let priority = Priority::new(&view.pod.spec, &recommendation, &view.observed, sidecars);
+            reason(&priority).ok()?;
+            Some(SkipReason::HpaSameResource(request.to_string().into()))
+        })
+    }
+
     /// Whether a second replica may be started before this pod is evicted.
     pub fn may_surge(&self, pod: usize) -> bool {
         let view = &self.views[pod];
@@ -349,14 +385,10 @@ impl PodExplanation {
         let priority = recommendation.as_ref().ok().map(|recommendation| {
             Priority::new(pod_spec, recommendation, &view.observed, sizing.rules.sidecars)
         });
-        let (settings, now) = (workload.settings, workload.context.now);
-        let quick_oom = had_quick_oom(status, &view.observed, sizing.spec.spec, settings, now);
         let reason = match (&recommendation, &priority) {
             (Err(skip), _) => Err(skip.clone()),
             (Ok(_), None) => Err(SkipReason::NoRecommendation),
-            (Ok(_), Some(priority)) => {
-                update_reason(priority, quick_oom, status, view.resized_at(), settings, now)
-            }
+            (Ok(_), Some(priority)) => workload.update_reason(pod, priority),
         };
         Some(Self {
             recommendation,

@@ -5,16 +5,25 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::{apps, batch, core};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::ObjectMeta;
-use serde::Deserialize;
+use plimsoll_core::{
+    coordination::{ContainerRequests, TemplateRequests},
+    types::quantity::Quantity,
+};
+use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Controller, WellKnown};
-use crate::cluster::cache::selector::{Selector, SelectorError};
+use super::{Controller, Owner, WellKnown};
+use crate::cluster::{
+    cache::selector::{Selector, SelectorError},
+    watch::partial_objects::ResourceAmounts,
+};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct SelectorSpec {
     pub selector: Option<LabelSelector>,
     #[serde(default)]
     pub replicas: Option<i32>,
+    #[serde(default)]
+    template: PodTemplate,
 }
 
 /// The spec of a ReplicationController, whose selector is a map of labels.
@@ -23,6 +32,8 @@ pub struct LabelMapSpec {
     pub selector: Option<BTreeMap<String, String>>,
     #[serde(default)]
     pub replicas: Option<i32>,
+    #[serde(default)]
+    template: PodTemplate,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -57,6 +68,49 @@ struct JobTemplateSpec {
 #[serde(default)]
 struct PodTemplate {
     metadata: TemplateMeta,
+    spec: TemplateSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct TemplateSpec {
+    containers: Vec<TemplateContainer>,
+    init_containers: Vec<TemplateContainer>,
+    /// Resources of the pod as a whole.
+    resources: Option<IgnoredAny>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct TemplateContainer {
+    name: Box<str>,
+    restart_policy: Option<Box<str>>,
+    resources: TemplateResources,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateResources {
+    requests: ResourceAmounts,
+}
+
+impl PodTemplate {
+    /// `None` if the pod as a whole has resources, which containers do not tell.
+    fn requests(&self) -> Option<TemplateRequests> {
+        let TemplateSpec { containers, init_containers, resources } = &self.spec;
+        let is_sidecar =
+            |init: &&TemplateContainer| init.restart_policy.as_deref() == Some("Always");
+        let running = containers.iter().chain(init_containers.iter().filter(is_sidecar));
+        resources.is_none().then(|| running.map(TemplateContainer::requests).collect())
+    }
+}
+
+impl TemplateContainer {
+    fn requests(&self) -> ContainerRequests {
+        let ResourceAmounts { cpu, memory } = self.resources.requests;
+        let milli = |amount: Option<Quantity>| amount.map(Quantity::milli_value);
+        ContainerRequests { name: self.name.clone(), cpu: milli(cpu), memory: milli(memory) }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -70,6 +124,8 @@ trait ControllerSpec {
     fn selector(&self) -> Result<Selector, SelectorError>;
 
     fn replicas(&self) -> Option<i32>;
+
+    fn template(&self) -> Option<TemplateRequests>;
 }
 
 impl ControllerSpec for SelectorSpec {
@@ -79,6 +135,10 @@ impl ControllerSpec for SelectorSpec {
 
     fn replicas(&self) -> Option<i32> {
         self.replicas
+    }
+
+    fn template(&self) -> Option<TemplateRequests> {
+        self.template.requests()
     }
 }
 
@@ -91,6 +151,10 @@ impl ControllerSpec for LabelMapSpec {
     fn replicas(&self) -> Option<i32> {
         self.replicas
     }
+
+    fn template(&self) -> Option<TemplateRequests> {
+        self.template.requests()
+    }
 }
 
 impl ControllerSpec for CronJobSpec {
@@ -100,6 +164,10 @@ impl ControllerSpec for CronJobSpec {
     }
 
     fn replicas(&self) -> Option<i32> {
+        None
+    }
+
+    fn template(&self) -> Option<TemplateRequests> {
         None
     }
 }
@@ -137,6 +205,13 @@ macro_rules! controllers {
 
             fn current(&self) -> Option<i32> {
                 self.status.replicas
+            }
+
+            fn template(&self) -> Option<TemplateRequests> {
+                let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
+                // The target of an autoscaler is the topmost controller.
+                let is_topmost = Owner::controller_of(owners).is_none();
+                is_topmost.then(|| ControllerSpec::template(&self.spec)).flatten()
             }
         }
     )*};

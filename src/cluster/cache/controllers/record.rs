@@ -4,12 +4,13 @@ use std::{borrow::Borrow, cmp::Ordering};
 
 use super::{Controller, ControllerInfo, Owner};
 use crate::cluster::cache::selector::Selector;
+use plimsoll_core::coordination::TemplateRequests;
 
 /// Separates the fields of a record: no name, version or selector of the API contains it.
 const SEPARATOR: char = '\0';
 
 /// One controller in one allocation, because a cluster stores ten old ReplicaSets for each Deployment: `namespace/name`,
-/// the owner's version, kind and name, the replicas, and the selector. The first field is the key of the record.
+/// the owner's version, kind and name, the replicas, the requests of the pod template, and the selector. The first field is the key of the record.
 #[derive(Debug)]
 pub(super) struct Record(Box<str>);
 
@@ -31,6 +32,10 @@ impl Record {
         if let Some(replicas) = controller.replicas() {
             text.push_str(&replicas.to_string());
         }
+        text.push(SEPARATOR);
+        if let Some(template) = controller.template() {
+            text.push_str(&template.to_text());
+        }
         match controller.selector() {
             Ok(selector) => text.extend(["\0", selector.as_str()]),
             Err(why) => {
@@ -50,11 +55,16 @@ impl Record {
         owner(&mut self.0.split(SEPARATOR).skip(1))
     }
 
+    pub fn template(&self) -> Option<TemplateRequests> {
+        TemplateRequests::parse(self.0.split(SEPARATOR).nth(5)?)
+    }
+
     pub fn info(&self) -> ControllerInfo {
         let mut parts = self.0.split(SEPARATOR).skip(1);
         let owner = owner(&mut parts);
         let replicas = parts.next().and_then(|number| number.parse().ok());
-        ControllerInfo { selector: parts.next().map(Selector::from_canonical), owner, replicas }
+        let selector = parts.nth(1).map(Selector::from_canonical);
+        ControllerInfo { selector, owner, replicas }
     }
 }
 

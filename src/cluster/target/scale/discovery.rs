@@ -126,6 +126,26 @@ impl DiscoveryClient {
         kinds
     }
 
+    /// The plural name of a kind. Fetches the kinds of the group again if it is not among them and the cached result is not
+    /// recent.
+    pub async fn plural(&self, group: &str, kind: &str) -> Result<Box<str>, String> {
+        if !group.is_empty() {
+            path_segment("API group", group)?;
+        }
+        let find = |kinds: &ServedKinds| {
+            let found = kinds.as_ref().map(|kinds| kinds.iter().find(|one| *one.name == *kind));
+            found.map(|found| found.map(|one| one.plural.clone())).map_err(String::clone)
+        };
+        let key = Box::from(group);
+        let cached = self.kinds_by_group.get(&key, self.kinds_fetcher(group)).await;
+        if let Some(plural) = find(&cached)? {
+            return Ok(plural);
+        }
+        let (age, fetcher) = (self.lifetimes.missing / 2, self.kinds_fetcher(group));
+        let fresh = self.kinds_by_group.get_with_max_age(&key, age, fetcher).await;
+        find(&fresh)?.ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))
+    }
+
     fn kinds_fetcher(&self, group: &str) -> Fetch<Arc<ServedKinds>> {
         let (this, group) = (self.clone(), group.to_owned());
         Box::new(move |reason| {

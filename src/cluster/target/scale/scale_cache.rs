@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use plimsoll_core::coordination::{Template, TemplateRequests};
 use tokio::sync::watch;
 
 use super::{
@@ -48,7 +49,8 @@ struct Record {
     version: u64,
     spec_replicas: i32,
     status_replicas: i32,
-    uid_and_selector: Box<str>,
+    /// The UID, the selector, and the requests of the pod template.
+    texts: Box<str>,
 }
 
 impl Default for ScaleCache {
@@ -122,6 +124,16 @@ impl ScaleCache {
         scales.apply(change, text_key);
     }
 
+    /// The requests in the pod template of an object. Those of a watch that fails may be old, which changes less than none.
+    pub fn template(&self, key: &ObjectReference) -> Template {
+        let Some(kind) = kind_index(key).map(|index| &self.0[index]) else {
+            return Template::Unsupported;
+        };
+        let scales = kind.scales.read();
+        let record = scales.get(&text_key(&key.namespace, &key.name));
+        record.map_or(Template::NotListed, Record::template)
+    }
+
     /// The scale of an object; `None` if it must be fetched.
     pub fn find(&self, key: &ObjectReference) -> Option<ScaleState> {
         let kind = &self.0[kind_index(key)?];
@@ -135,6 +147,11 @@ impl ScaleCache {
 }
 
 impl Record {
+    fn template(&self) -> Template {
+        let text = self.texts.rsplit(SEPARATOR).next().unwrap_or_default();
+        TemplateRequests::parse(text).map_or(Template::Unsupported, Template::Known)
+    }
+
     /// `None` if the object does not contain all that a scale does.
     fn from_object<K: Controller>(object: &K) -> Option<Self> {
         let meta = object.meta();
@@ -142,18 +159,21 @@ impl Record {
             // A scale has no text for such selectors, which is reported as an error.
             !selector.is_nothing() && *selector != Selector::everything()
         })?;
+        let template = object.template().map(|template| template.to_text()).unwrap_or_default();
         let uid = meta.uid.as_deref().filter(|uid| !uid.contains(SEPARATOR))?;
         Some(Self {
             version: parse_resource_version(meta.resource_version.as_deref())?,
             spec_replicas: object.replicas()?.try_into().ok()?,
             // Omitted from the object if zero.
             status_replicas: object.current().unwrap_or(0),
-            uid_and_selector: format!("{uid}{SEPARATOR}{selector}").into(),
+            texts: format!("{uid}{SEPARATOR}{selector}{SEPARATOR}{template}").into(),
         })
     }
 
     fn state(&self) -> ScaleState {
-        let (uid, selector) = self.uid_and_selector.split_once(SEPARATOR).unwrap_or_default();
+        let mut texts = self.texts.split(SEPARATOR);
+        let mut next = || texts.next().unwrap_or_default();
+        let (uid, selector) = (next(), next());
         ScaleState {
             spec_replicas: self.spec_replicas,
             status_replicas: self.status_replicas,
@@ -166,6 +186,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::coordination::Resource;
     use serde_json::json;
 
     use super::*;
@@ -218,6 +239,33 @@ mod tests {
         }
         let counts: Vec<_> = scales.counts().collect();
         assert_eq!(counts, [("deployments", 1)], "the other kinds are not needed");
+    }
+
+    #[test]
+    fn the_template_of_an_object_is_known_while_its_watch_fails() {
+        let scales = synced();
+        let of = key("apps/v1", "Deployment", "web");
+        assert_eq!(scales.template(&of), Template::NotListed);
+        assert_eq!(
+            scales.template(&key("example.com/v1", "Deployment", "web")),
+            Template::Unsupported
+        );
+        let container = json!({"name": "app", "resources": {"requests": {"cpu": "500m"}}});
+        let spec = json!({
+            "replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"spec": {"containers": [container]}},
+        });
+        scales.apply(ObjectChange::Applied(deployment("web", "7", &spec)));
+        let watch_status = scales.watches().next().expect("the kind is needed");
+        watch_status.on_error("the server is away");
+        let Template::Known(template) = scales.template(&of) else { panic!("it was applied") };
+        assert_eq!(template.request(Resource::Cpu, None), Some(500));
+        watch_status.on_event("shop", "web");
+        let state = scales.find(&of).expect("the kind is watched");
+        assert_eq!(
+            (&*state.uid, state.selector.as_ref().map(Selector::as_str)),
+            ("u", Ok("app=web"))
+        );
     }
 
     #[test]

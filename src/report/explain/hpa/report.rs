@@ -14,6 +14,7 @@ use plimsoll_core::{
         spec::{Metric as MetricSpec, Source, Target},
         stabilization::Direction,
         takeover::{ObjectMode, Takeover},
+        vpa_rules::{FollowedScalePoint, VpaRules},
     },
     types::{
         Time,
@@ -206,8 +207,10 @@ pub struct HpaInput<'a> {
     pub fixes: &'a [FixEffect],
     /// The pods that the selector matches but the target does not own.
     pub foreign_pods: &'a [String],
-    /// VPAs of the target, each with the resources that it contests.
-    pub contested: &'a [(String, Vec<&'a str>)],
+    /// VPAs of the target that change requests which the decision follows.
+    pub contested: &'a [Contested<'a>],
+    /// What the VPAs of the target mean for an adopted object.
+    pub vpa_rules: &'a VpaRules,
     /// Who scales the object.
     pub takeover: &'a Takeover,
     /// Annotations of an adopted object that are ignored.
@@ -218,6 +221,17 @@ pub struct HpaInput<'a> {
     pub record: Option<&'a HpaRecord>,
     /// The current time.
     pub now: Time,
+}
+
+/// A VPA of the target that changes requests which the replicas follow.
+#[derive(Clone, Debug)]
+pub struct Contested<'a> {
+    /// Its name.
+    pub vpa: String,
+    /// The resources.
+    pub resources: Vec<&'a str>,
+    /// The targets that do not depend on requests, as `cpu: averageValue: 300m`, as far as they are known.
+    pub average_values: Vec<String>,
 }
 
 impl HpaReport {
@@ -418,10 +432,17 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         );
         findings.push(Finding::new("foreign_pods", message));
     }
-    for (vpa, resources) in input.contested {
-        let Warning { code, message } = contested_warning(vpa, resources);
+    for Contested { vpa, resources, average_values } in input.contested {
+        let Warning { code, mut message } = contested_warning(vpa, resources);
+        message.push_str("; until then, Plimsoll does not change these requests");
+        if !average_values.is_empty() {
+            message.push_str("; the same target in other words is ");
+            message.push_str(&average_values.join(", "));
+        }
         findings.push(Finding::new(code, message));
     }
+    let warnings = input.vpa_rules.warnings.iter();
+    findings.extend(warnings.map(|why| Finding::new("vpa_same_resource", why.clone())));
     let wants_more = decision.limited.as_ref().is_some_and(|limited| {
         limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
     });
@@ -446,6 +467,13 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
 
 fn notes(input: &HpaInput<'_>) -> Vec<String> {
     let mut notes = Vec::new();
+    for FollowedScalePoint { vpa, resource, milli } in &input.vpa_rules.scale_points {
+        notes.push(format!(
+            "VerticalPodAutoscaler {vpa} changes the {resource} requests of the same pods, so the replicas follow the usage \
+             per pod relative to {} (the target utilization of the request in the pod template).",
+            resource.quantity(*milli)
+        ));
+    }
     let is_read_from_status = |metric: &MetricSpec| {
         matches!(
             metric.source,
@@ -513,7 +541,8 @@ mod tests {
         no_scale: bool,
         selector: Option<&'a str>,
         foreign: &'a [String],
-        contested: &'a [(String, Vec<&'a str>)],
+        contested: &'a [Contested<'a>],
+        vpa_rules: VpaRules,
     }
 
     fn report(case: &Case<'_>) -> HpaReport {
@@ -560,6 +589,7 @@ mod tests {
             fixes: &[],
             foreign_pods: case.foreign,
             contested: case.contested,
+            vpa_rules: &case.vpa_rules,
             takeover: &Takeover::default(),
             invalid: &[],
             queried: &[],
@@ -571,7 +601,13 @@ mod tests {
     #[test]
     fn each_problem_is_one_finding_and_an_object_without_one_has_none() {
         let foreign = ["api-1".to_owned()];
-        let contested = [("web".to_owned(), vec!["cpu"])];
+        let contested = [Contested {
+            vpa: "web".to_owned(),
+            resources: vec!["cpu"],
+            average_values: vec!["cpu: averageValue: 300m".to_owned()],
+        }];
+        let follows_requests =
+            VpaRules { warnings: vec!["it follows requests".to_owned()], ..VpaRules::default() };
         for (case, expected) in [
             (Case::default(), &[][..]),
             (Case { value: Some(90), ..Case::default() }, &[]),
@@ -582,6 +618,7 @@ mod tests {
             (Case { selector: Some("a b"), ..Case::default() }, &["selector"]),
             (Case { foreign: &foreign, ..Case::default() }, &["foreign_pods"]),
             (Case { contested: &contested, ..Case::default() }, &["vpa_same_resource"]),
+            (Case { vpa_rules: follows_requests, ..Case::default() }, &["vpa_same_resource"]),
             (Case { bounds: Some((3, 3)), ..Case::default() }, &["min_equals_max"]),
         ] {
             let report = report(&case);

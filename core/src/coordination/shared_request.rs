@@ -1,0 +1,183 @@
+//! What an autoscaler of replicas that uses requests means for the sizes of pods.
+
+use std::fmt;
+
+use super::{Resource, ScalePoint, TemplateRequests, request_range::RequestRange};
+
+/// An autoscaler of replicas with targets that are relative to requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestFollower {
+    /// Its name.
+    pub name: Box<str>,
+    /// The kind of its target.
+    pub target_kind: Box<str>,
+    /// The name of its target.
+    pub target_name: Box<str>,
+    /// What its targets are relative to.
+    pub requests: Vec<FollowedRequest>,
+    /// Whether its replicas follow the scale point instead of the requests of the pods.
+    pub uses_scale_point: bool,
+}
+
+/// A request that a target is relative to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowedRequest {
+    /// The resource.
+    pub resource: Resource,
+    /// The container; `None` for all of them.
+    pub container: Option<Box<str>>,
+    /// The target in percent; `None` if it is unknown.
+    pub percent: Option<i32>,
+}
+
+/// A request of the pods of a VPA that an autoscaler of replicas uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedRequest {
+    /// The name of the HorizontalPodAutoscaler.
+    pub hpa: Box<str>,
+    /// The resource.
+    pub resource: Resource,
+    /// The container; `None` for all of them.
+    pub container: Option<Box<str>>,
+    /// The scale point; `None` if the request in the pod template is unknown.
+    pub scale_point: Option<ScalePoint>,
+    /// What it means for the request.
+    pub rule: SharedRequestRule,
+}
+
+/// What an autoscaler of replicas means for a request that it uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedRequestRule {
+    /// The replicas would change with the request, so it is not changed.
+    Held,
+    /// The replicas follow the scale point. The request is at least this many milli-units, summed over the containers.
+    AtLeast(i64),
+}
+
+impl RequestFollower {
+    /// Whether it scales an object. API groups are ignored, as for the target of a VPA.
+    pub fn scales(&self, kind: &str, name: &str) -> bool {
+        *self.target_kind == *kind && *self.target_name == *name
+    }
+
+    /// What it means for the requests of the pods. `template` is that of its target, if it is known.
+    pub fn shared_requests(
+        &self,
+        template: Option<&TemplateRequests>,
+    ) -> impl Iterator<Item = SharedRequest> {
+        self.requests.iter().map(move |followed| {
+            let FollowedRequest { resource, container, percent } = followed;
+            let request =
+                template.and_then(|template| template.request(*resource, container.as_deref()));
+            let scale_point = percent.and_then(|percent| ScalePoint::of(percent, request, None));
+            let floor = scale_point.filter(|_| self.uses_scale_point);
+            let floor =
+                floor.and_then(|scale_point| RequestRange::for_usage(scale_point, false).min);
+            SharedRequest {
+                hpa: self.name.clone(),
+                resource: *resource,
+                container: container.clone(),
+                scale_point,
+                // Without a scale point, the replicas follow the requests.
+                rule: floor.map_or(SharedRequestRule::Held, SharedRequestRule::AtLeast),
+            }
+        })
+    }
+}
+
+impl SharedRequest {
+    /// Whether the request of a container is part of it.
+    pub fn counts(&self, container: &str) -> bool {
+        self.container.as_deref().is_none_or(|name| name == container)
+    }
+
+    /// Whether the request is not changed.
+    pub fn is_held(&self) -> bool {
+        self.rule == SharedRequestRule::Held
+    }
+
+    /// The target that ends the conflict, as a patch of a metric; `None` if the scale point is unknown.
+    pub fn average_value(&self) -> Option<String> {
+        self.scale_point.map(|scale_point| self.resource.quantity(scale_point.milli).to_string())
+    }
+}
+
+/// Why the request is not what the recommendation says, and what to do about it.
+impl fmt::Display for SharedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hpa, resource, rule, .. } = self;
+        write!(
+            f,
+            "HorizontalPodAutoscaler {hpa} scales by the utilization of {resource} requests"
+        )?;
+        match (rule, self.average_value()) {
+            (SharedRequestRule::Held, Some(average)) => write!(
+                f,
+                ", so they are not changed; with averageValue: {average} in place of its averageUtilization they can be"
+            ),
+            (SharedRequestRule::Held, None) => write!(
+                f,
+                ", so they are not changed; with an averageValue in place of its averageUtilization they can be"
+            ),
+            (SharedRequestRule::AtLeast(milli), _) => {
+                write!(f, ", so they are at least {} per pod", resource.quantity(*milli))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::template_requests::ContainerRequests;
+
+    fn follower(percent: Option<i32>, uses_scale_point: bool) -> RequestFollower {
+        RequestFollower {
+            name: "web".into(),
+            target_kind: "Deployment".into(),
+            target_name: "web".into(),
+            requests: vec![FollowedRequest { resource: Resource::Cpu, container: None, percent }],
+            uses_scale_point,
+        }
+    }
+
+    fn shared(follower: &RequestFollower, cpu: Option<i64>) -> SharedRequest {
+        let container = ContainerRequests { name: "app".into(), cpu, memory: None };
+        let template: TemplateRequests = [container].into_iter().collect();
+        let shared = follower.shared_requests(Some(&template)).next();
+        shared.expect("it follows one request")
+    }
+
+    #[test]
+    fn a_request_is_changed_only_if_replicas_follow_a_known_scale_point() {
+        use SharedRequestRule::{AtLeast, Held};
+        for (percent, uses_scale_point, template, expected) in [
+            (Some(60), false, Some(500), (Some(300), Held)),
+            (Some(60), true, Some(500), (Some(300), AtLeast(316))),
+            (Some(60), true, None, (None, Held)),
+            (None, true, Some(500), (None, Held)),
+            (Some(60), false, None, (None, Held)),
+        ] {
+            let shared = shared(&follower(percent, uses_scale_point), template);
+            let point = shared.scale_point.map(|point| point.milli);
+            assert_eq!(
+                (point, shared.rule),
+                expected,
+                "{percent:?} {uses_scale_point} {template:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_text_says_how_to_end_the_conflict() {
+        let held = |template| shared(&follower(Some(60), false), template).to_string();
+        assert_eq!(
+            held(Some(500)),
+            "HorizontalPodAutoscaler web scales by the utilization of cpu requests, so they are not changed; \
+             with averageValue: 300m in place of its averageUtilization they can be"
+        );
+        assert!(held(None).contains("with an averageValue in place"));
+        let floor = shared(&follower(Some(60), true), Some(500)).to_string();
+        assert!(floor.ends_with("so they are at least 316m per pod"), "{floor}");
+    }
+}

@@ -1,0 +1,12 @@
+//! The state of an alert that holds replicas while it is firing.
+
+/// The result of querying an alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alert {
+    /// The alert is firing.
+    Firing,
+    /// The alert is not firing.
+    NotFiring,
+    /// The query failed.
+    Unknown(String),
+}
