@@ -1,13 +1,17 @@
-//! The horizontal controller in shadow mode beside kube-controller-manager on a large cluster: `cargo xtask bench
+//! The horizontal controller beside kube-controller-manager on a large cluster: `cargo xtask bench
 //! horizontal`.
 //!
 //! A real control plane has thousands of HorizontalPodAutoscalers, each with a Deployment, its pods and one metric: usage,
 //! or a metric of pods, of an object or of an external system, from aggregated APIs. Both controllers run as processes
-//! and decide about the same objects at the same time. Upstream reads the metric of an object in each reconcile, which
+//! and decide about the same objects at the same time, ours in shadow mode. Upstream reads the metric of an object in each reconcile, which
 //! the APIs count; ours exports when it last decided about each object.
 //!
+//! In the last case both change replicas: 2,000 objects are scaled by upstream, 2,000 by ours, and the values of one half
+//! and then of the other double at once.
+//!
 //! ```text
-//! cargo xtask bench horizontal                               1,000 and 5,000 objects, and two cases in which something hangs
+//! cargo xtask bench horizontal                               1,000 and 5,000 objects, two cases in which something hangs, and 2,000 scale-ups
+//! cargo xtask bench horizontal --only scales                 the scale-ups alone
 //! cargo xtask bench horizontal --only usage                  the usage of one of ten namespaces hangs
 //! cargo xtask bench horizontal --only turns --count 100 --periods 2
 //! ```
@@ -26,6 +30,8 @@ mod poll_periods;
 mod process;
 #[path = "horizontal/results.rs"]
 mod results;
+#[path = "horizontal/scale_ups.rs"]
+mod scale_ups;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -55,6 +61,8 @@ const PERIOD: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Interval between two polls of all objects, multiplied by their number: polling uses CPU of the measured processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Objects of each controller that need more replicas at once.
+const SCALE_UPS: usize = 2000;
 /// Periods in which metrics hang before the periods that are measured.
 const HANGING_PERIODS: u32 = 2;
 
@@ -67,9 +75,11 @@ enum Kind {
     Adapter,
     /// The usage of one namespace hangs.
     Usage,
+    /// All objects need more replicas at once.
+    Scales,
 }
 
-/// The horizontal controller in shadow mode beside kube-controller-manager.
+/// The horizontal controller beside kube-controller-manager.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Only one kind of case
@@ -100,7 +110,7 @@ impl Arguments {
         UpstreamLimits { syncs: self.upstream_syncs, qps: self.upstream_qps }
     }
 
-    /// The cases. One with objects that all need more replicas at once belongs here as soon as a mode changes replicas.
+    /// The cases in which replicas stay as they are.
     fn cases(&self) -> Vec<Case> {
         let all = [
             (Kind::Turns, Case { objects: 1000, hanging: None }),
@@ -130,10 +140,21 @@ async fn main() -> ExitCode {
         println!("{case}: {figures}");
         measured.push((case, figures));
     }
+    let mut scale_ups = None;
+    if arguments.only.is_none_or(|only| only == Kind::Scales) {
+        let count = arguments.count.unwrap_or(SCALE_UPS);
+        scale_ups = scale_ups::measure(count, arguments.limits(), &arguments.flags).await;
+        if scale_ups.is_none() {
+            return ExitCode::SUCCESS;
+        }
+    }
     let words: Vec<_> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     println!("\n`cargo xtask bench horizontal {}`, {}\n", words.join(" "), process::machine());
     let (text, is_held) = results::table(&measured, arguments.limits());
-    println!("{text}");
+    print!("{text}");
+    if let Some(figures) = scale_ups {
+        print!("{figures}");
+    }
     if is_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -4,6 +4,7 @@
 use futures::future::join_all;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{Api, ListParams};
+use plimsoll_core::hpa::takeover::{MODE, ObjectMode};
 use serde_json::{Value, json};
 
 use super::{
@@ -19,7 +20,7 @@ const IN_A_NAMESPACE: usize = 100;
 /// Page size of the status polls.
 const PAGE: u32 = 500;
 /// Pods of each object.
-const PODS: usize = 2;
+pub const PODS: usize = 2;
 /// The metric of all objects with an adapter's metric.
 pub const METRIC: &str = "load";
 
@@ -72,6 +73,8 @@ pub struct Object {
     pub namespace: String,
     pub name: String,
     pub source: Source,
+    /// Whether ours scales it, in place of kube-controller-manager.
+    pub is_driven: bool,
 }
 
 impl Object {
@@ -86,7 +89,7 @@ impl Object {
     }
 
     fn create(&self) -> ApiWrite {
-        let object = json!({
+        let mut object = json!({
             "apiVersion": GROUP, "kind": "HorizontalPodAutoscaler",
             "metadata": {"name": self.name, "namespace": self.namespace},
             "spec": {
@@ -94,20 +97,39 @@ impl Object {
                 "minReplicas": 1, "maxReplicas": 10, "metrics": [self.source.spec(&self.name)],
             },
         });
+        if self.is_driven {
+            object["metadata"]["annotations"] = json!({MODE.name: ObjectMode::Drive.as_str()});
+            let disabled = json!({"selectPolicy": "Disabled"});
+            object["spec"]["behavior"] = json!({"scaleUp": disabled, "scaleDown": disabled});
+        }
         ApiWrite::create(collection(GROUP, &self.namespace, "horizontalpodautoscalers"), &object)
     }
 }
 
-/// Creates all objects, and stops the controllers of the testbed, including its kube-controller-manager.
+/// Creates this many objects with metrics of all sources, which kube-controller-manager scales.
 pub async fn create(bed: &Testbed, count: usize) -> Vec<Object> {
+    create_each(bed, count, |index| (Source::ALL[index % Source::ALL.len()], false)).await
+}
+
+/// Creates all objects, each with this source, and driven by ours or not. Stops the controllers of the testbed, including
+/// its kube-controller-manager.
+pub async fn create_each(
+    bed: &Testbed,
+    count: usize,
+    properties: impl Fn(usize) -> (Source, bool),
+) -> Vec<Object> {
     let wanted = count.div_ceil(IN_A_NAMESPACE);
     let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
     bulk_objects::stop_controllers(bed).await;
     let objects: Vec<_> = (0..count)
-        .map(|index| Object {
-            namespace: namespaces[index / IN_A_NAMESPACE].clone(),
-            name: format!("workload-{index}"),
-            source: Source::ALL[index % Source::ALL.len()],
+        .map(|index| {
+            let (source, is_driven) = properties(index);
+            Object {
+                namespace: namespaces[index / IN_A_NAMESPACE].clone(),
+                name: format!("workload-{index}"),
+                source,
+                is_driven,
+            }
         })
         .collect();
     let client = bed.client();

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
@@ -46,6 +46,8 @@ struct State {
     by_namespace: BTreeMap<String, Vec<Object>>,
     by_name: HashMap<String, Object>,
     tick: AtomicU32,
+    /// Whether the values of objects that ours drives, or those of all others, are twice as high.
+    doubled: [AtomicBool; 2],
     hanging: Mutex<Option<Hanging>>,
     /// When kube-controller-manager read the metric of each object, in seconds.
     reads: Mutex<HashMap<String, Vec<f64>>>,
@@ -69,6 +71,7 @@ impl MetricsApi {
             by_namespace,
             by_name,
             tick: AtomicU32::new(0),
+            doubled: Default::default(),
             hanging: Mutex::new(None),
             reads: Mutex::default(),
         });
@@ -81,6 +84,11 @@ impl MetricsApi {
     /// Changes all values a little: too little for another number of replicas.
     pub fn tick(&self) {
         self.state.tick.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Doubles the values of the objects that ours drives, or of all others.
+    pub fn double(&self, driven: bool) {
+        self.state.doubled[usize::from(driven)].store(true, Ordering::Relaxed);
     }
 
     /// Lets a part hang from now on, or nothing.
@@ -187,11 +195,13 @@ impl State {
         list(kind, group, version, &items.collect::<Vec<_>>())
     }
 
-    /// The value of an object relative to its target in percent, within the tolerance of a tenth.
+    /// The value of an object relative to its target in percent, within the tolerance of a tenth unless it is doubled.
     fn level(&self, object: &Object) -> u64 {
         let tick = u64::from(self.tick.load(Ordering::Relaxed));
         let number = object.name.rsplit('-').next().and_then(|text| text.parse::<u64>().ok());
-        96 + (number.unwrap_or_default() * 5 + tick * 3) % 9
+        let level = 96 + (number.unwrap_or_default() * 5 + tick * 3) % 9;
+        let is_doubled = self.doubled[usize::from(object.is_driven)].load(Ordering::Relaxed);
+        if is_doubled { 2 * level } else { level }
     }
 }
 
