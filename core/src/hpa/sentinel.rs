@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn it_writes_only_while_no_other_controller_does_and_notices_within_one_period() {
-        assert_eq!(writing(-1, -1, 3000), [(0, false), (61, true)], "nobody else");
+        assert_eq!(writing(-1, -1, 3000), [(0, false), (61, true)], "no other controller");
         assert_eq!(writing(0, 9999, 9000), [(0, false)], "always");
         // It is created again 10 minutes after it was touched, and a minute later it may write.
         assert_eq!(writing(0, 100, 3000), [(0, false), (15 + 600 + 61, true)], "first");

@@ -172,7 +172,7 @@ fn the_fallback_only_adds_and_only_after_its_periods() {
         };
         assert_eq!(case.clone().change(scale).decide().desired, desired, "{replicas}");
     }
-    // One pass with all metrics begins anew, and so does a deleted annotation.
+    // One pass with all metrics resets the count, and so does a deleted annotation.
     let memory = case.memory.clone();
     let good = using(50).annotated(&annotated).change(|case| case.memory = memory.clone());
     assert_eq!(good.decide().memory.failing_since, None);
@@ -418,7 +418,7 @@ fn an_idle_workload_is_scaled_to_zero_and_back() {
     assert!(!at_zero("12").written().memory.scaled_to_zero);
     let unknown = at_zero("0").change(|case| case.external = Err("away".to_owned())).decide();
     assert_eq!(unknown.desired, None);
-    // A zero of somebody else stays, and without the annotation there is none.
+    // A zero that another client has set stays, and without the annotation there is none.
     assert_eq!(queue(0, "12").decide().zone, Zone::Disabled);
     assert_eq!(at_zero("12").annotated(&[]).decide().zone, Zone::Disabled);
     assert_eq!(queue(2, "0").annotated(&[]).decide().desired, Some(2));

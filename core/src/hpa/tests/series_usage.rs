@@ -120,7 +120,7 @@ fn pods_without_a_sample_within_five_minutes_are_missing_and_remove_nothing() {
         assert_eq!(decide(&[idle[0], idle[1], ("p2", 0.1, 300), ("p3", 0.1, 400)]), None);
         assert_eq!(decide(&idle[..2]), None);
         assert_eq!(decide(&[]), None, "an empty response");
-        assert_eq!(decide(&[("q0", 0.1, 5), ("q1", 0.1, 5)]), None, "pods of somebody else");
+        assert_eq!(decide(&[("q0", 0.1, 5), ("q1", 0.1, 5)]), None, "pods of another workload");
         assert_eq!(decide(&idle.map(|(pod, cores, _)| (pod, cores, 300))), None, "stale");
     }
     let away = Case::new(4, cpu(50)).change(|case| case.usage = Err("no response".to_owned()));

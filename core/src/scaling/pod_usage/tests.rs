@@ -258,7 +258,7 @@ proptest! {
         prop_assert_eq!(memory(&gauge).map(|(amount, ..)| amount), Some(Some(1_000_000)));
     }
 
-    /// A container that begins anew is never taken for one that uses less than it does.
+    /// A container that restarts is never taken for one that uses less than it does.
     #[test]
     fn a_reset_never_lowers_a_steady_usage(
         before in 1..20_usize,
