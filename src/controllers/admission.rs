@@ -144,8 +144,7 @@ impl Controller for AdmissionController {
             CacheLifetimes::default(),
         );
         let watch_factory = context.watch_factory.clone();
-        let watches =
-            Watches::new(client.clone(), watch_factory, Arc::clone(&stores), config.compat);
+        let watches = Watches::new(watch_factory, Arc::clone(&stores), config.compat);
         let watches = Arc::new(watches);
         let pods = PodReviewer {
             config: Arc::clone(&config),
@@ -243,7 +242,7 @@ impl Controller for AdmissionController {
     fn refresh_metrics(&self) {
         export_watch_metrics(
             &self.traffic,
-            self.watches.required().chain(self.watches.stores.quotas.watch_status()),
+            self.watches.required().chain(self.watches.stores.quotas.watch.watch_status()),
         );
         self.traffic.set_watch_objects(self.watches.vpas.name(), self.watches.stores.vpa_count());
         export_write_metrics(&self.traffic, &self.write_stats);

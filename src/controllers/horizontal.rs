@@ -88,8 +88,7 @@ impl Controller for HorizontalController {
         let replaces = config.mode == HorizontalMode::Replace;
         let replacement = replaces.then(|| Replacement::new(&config, context));
         let selectors = SelectorIndex::default();
-        let vpas =
-            Vpas::new(&config.namespaces, context.client.clone(), context.watch_factory.clone());
+        let vpas = Vpas::new(&config.namespaces, context.watch_factory.clone());
         let autoscaler =
             HorizontalAutoscaler { config, metrics, usage, queries, replacement, selectors, vpas };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));

@@ -223,8 +223,7 @@ impl Updater {
         let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence.clone(), limiter.clone());
         let factory = context.watch_factory.clone();
-        let watches =
-            Watches::new(config.scope.clone(), config.settings.compat, client.clone(), factory);
+        let watches = Watches::new(config.scope.clone(), config.settings.compat, factory);
         let shared = Arc::new(Shared {
             permissions: Permissions::new(Arc::clone(&config), client.clone(), fence),
             config: Arc::clone(&config),

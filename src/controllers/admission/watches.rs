@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 
 use super::config::AdmissionConfig;
 use crate::{
@@ -32,7 +32,6 @@ use plimsoll_core::{
 };
 
 pub(super) struct Watches {
-    client: Client,
     watch_factory: WatchFactory,
     pub stores: Arc<WatchStores>,
     pub vpas: Arc<WatchStatus>,
@@ -43,14 +42,8 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Watches that are not started yet.
-    pub fn new(
-        client: Client,
-        watch_factory: WatchFactory,
-        stores: Arc<WatchStores>,
-        compat: Compat,
-    ) -> Self {
+    pub fn new(watch_factory: WatchFactory, stores: Arc<WatchStores>, compat: Compat) -> Self {
         Self {
-            client,
             watch_factory,
             stores,
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
@@ -63,15 +56,10 @@ impl Watches {
     /// The watches that must be synced before pods are reviewed.
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         let required = [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers);
-        required.chain(self.stores.followers.watch_status())
+        required.chain(self.stores.followers.watch.watch_status())
     }
 
-    pub fn start(
-        self: &Arc<Self>,
-        config: &Arc<AdmissionConfig>,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
-    ) {
+    pub fn start(&self, config: &AdmissionConfig, stop: &ShutdownToken, tasks: &mut Tasks) {
         let namespace = config.scope.only.as_deref();
         let (stores, watch_factory) = (&self.stores, &self.watch_factory);
         let mut watches = WatchStarter { target: stores, watch_factory, namespace, stop, tasks };
@@ -82,26 +70,11 @@ impl Watches {
             WatchStores::apply_limit_range_change,
         );
         if config.compat == Compat::Plimsoll {
-            let (this, config, stop) = (Arc::clone(self), Arc::clone(config), stop.clone());
-            tasks.spawn(async move {
-                let namespaces = config.scope.only.as_deref();
-                let consequence = "recommendations may exceed quotas, and pods may be rejected";
-                let quotas = &this.stores.quotas;
-                quotas
-                    .run_watch(&this.client, &this.watch_factory, namespaces, consequence, stop)
-                    .await;
-            });
-        }
-        if config.compat == Compat::Plimsoll {
-            let (this, config, stop) = (Arc::clone(self), Arc::clone(config), stop.clone());
-            tasks.spawn(async move {
-                let namespaces = config.scope.only.as_deref();
-                let consequence = "new pods get recommended requests even if a HorizontalPodAutoscaler scales by their utilization";
-                let followers = &this.stores.followers;
-                followers
-                    .run_watch(&this.client, &this.watch_factory, namespaces, consequence, stop)
-                    .await;
-            });
+            let (quotas, followers) = (&stores.quotas.watch, &stores.followers.watch);
+            let consequence = "recommendations may exceed quotas, and pods may be rejected";
+            quotas.start(watch_factory, namespace, consequence, stop, tasks);
+            let consequence = "new pods get recommended requests even if a HorizontalPodAutoscaler scales by their utilization";
+            followers.start(watch_factory, namespace, consequence, stop, tasks);
         }
         let (controllers, statuses) = (&stores.controllers, &self.controllers);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
@@ -109,7 +82,7 @@ impl Watches {
 
     pub fn have_synced(&self) -> bool {
         let are_followers_known =
-            self.compat == Compat::Upstream || self.stores.followers.are_known();
+            self.compat == Compat::Upstream || self.stores.followers.watch.are_known();
         are_followers_known && self.required().all(|status| status.is_synced())
     }
 }

@@ -1,79 +1,47 @@
 //! The VerticalPodAutoscalers of the targets whose replicas this controller sets.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use kube::ResourceExt as _;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, scale_target::ScaleTarget},
     hpa::vpa_rules::{PodUpdates, TargetVpa},
-    types::ObjectKey,
     updater::{WorkloadState, guard::workload_state::ANNOTATION},
 };
 
 use crate::{
-    cluster::{
-        cache::object_store::ObjectStore,
-        watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
-        write::{AccessReview, AccessRule, check_access},
+    cluster::watch::WatchFactory,
+    controllers::runtime::{
+        optional_watch::OptionalWatch,
+        shutdown::{ShutdownToken, Tasks},
     },
-    controllers::runtime::shutdown::{ShutdownToken, Tasks},
 };
-
-const RESOURCE: &str = "verticalpodautoscalers";
-/// How often a watch that is not possible is tried again.
-const RETRY_INTERVAL: Duration = Duration::from_mins(1);
-
-/// Whether the VPAs of a namespace, or of all, are known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Availability {
-    /// Not checked yet, or not listed yet.
-    #[default]
-    Unknown,
-    /// They are watched.
-    Watched,
-    /// There are none: the CRD is not installed, or RBAC does not allow to read them.
-    None,
-}
 
 /// Cached VPAs, with one watch for each watched namespace, or one for all.
 pub(super) struct Vpas {
-    client: Client,
     factory: WatchFactory,
-    watches: Vec<Arc<VpaWatch>>,
+    watches: Vec<VpaWatch>,
 }
 
-#[derive(Debug)]
 struct VpaWatch {
     namespace: Option<String>,
-    status: Arc<WatchStatus>,
-    state: Mutex<VpaStore>,
-}
-
-#[derive(Debug, Default)]
-struct VpaStore {
-    availability: Availability,
-    vpas: ObjectStore<ObjectKey, Arc<TargetVpa>>,
+    vpas: Arc<OptionalWatch<VerticalPodAutoscaler, Arc<TargetVpa>>>,
 }
 
 impl Vpas {
     /// VPAs of these namespaces, or of all if empty.
-    pub fn new(namespaces: &[String], client: Client, factory: WatchFactory) -> Self {
-        let watch = |namespace| Arc::new(VpaWatch::new(namespace));
+    pub fn new(namespaces: &[String], factory: WatchFactory) -> Self {
         let watches = if namespaces.is_empty() {
-            vec![watch(None)]
+            vec![VpaWatch::new(None)]
         } else {
-            namespaces.iter().map(|namespace| watch(Some(namespace.clone()))).collect()
+            namespaces.iter().map(|namespace| VpaWatch::new(Some(namespace.clone()))).collect()
         };
-        Self { client, factory, watches }
+        Self { factory, watches }
     }
 
     /// The VPAs of a target; `None` until all are listed.
     pub fn of_target(&self, namespace: &str, target: &ScaleTarget) -> Option<Vec<Arc<TargetVpa>>> {
-        let covers = |watch: &&Arc<VpaWatch>| {
+        let covers = |watch: &&VpaWatch| {
             watch.namespace.as_deref().is_none_or(|watched| watched == namespace)
         };
         self.watches.iter().find(covers)?.of_target(namespace, target)
@@ -81,103 +49,27 @@ impl Vpas {
 
     /// Starts the watches. They run until `stop` is cancelled.
     pub fn start(&self, stop: &ShutdownToken, tasks: &mut Tasks) {
-        for watched in &self.watches {
-            let (watched, client) = (Arc::clone(watched), self.client.clone());
-            let (factory, stop) = (self.factory.clone(), stop.clone());
-            tasks.spawn(async move {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = watched.wait_until_possible(&client) => {}
-                }
-                let objects =
-                    factory.objects::<VerticalPodAutoscaler>(watched.namespace.as_deref());
-                let apply = |change| watched.apply(change);
-                let options = WatchOptions::default();
-                watch(objects, options, &watched.status, apply, stop.cancelled()).await;
-            });
+        let consequence =
+            "replicas follow the requests of pods even if a VerticalPodAutoscaler changes them";
+        for VpaWatch { namespace, vpas } in &self.watches {
+            vpas.start(&self.factory, namespace.as_deref(), consequence, stop, tasks);
         }
     }
 }
 
 impl VpaWatch {
     fn new(namespace: Option<String>) -> Self {
-        let status = Arc::new(WatchStatus::new(RESOURCE));
-        Self { namespace, status, state: Mutex::default() }
+        let stored = |vpa| Arc::new(target_vpa(vpa));
+        let vpas = OptionalWatch::new("autoscaling.k8s.io", "verticalpodautoscalers", stored);
+        Self { namespace, vpas: Arc::new(vpas) }
     }
 
     fn of_target(&self, namespace: &str, target: &ScaleTarget) -> Option<Vec<Arc<TargetVpa>>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.availability {
-            Availability::Unknown => return None,
-            Availability::None => return Some(Vec::new()),
-            Availability::Watched => {}
-        }
-        if !state.vpas.is_synced() {
-            return None;
-        }
         let is_of_target = |vpa: &&Arc<TargetVpa>| {
             let own = &vpa.spec.target_ref;
             own.kind == target.kind && own.name == target.name
         };
-        Some(state.vpas.in_namespace(namespace).filter(is_of_target).cloned().collect())
-    }
-
-    fn set(&self, availability: Availability) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.availability = availability;
-    }
-
-    /// Returns once VPAs are served and may be watched.
-    async fn wait_until_possible(&self, client: &Client) {
-        let mut last = None;
-        loop {
-            match self.obstacle(client).await {
-                Ok(None) => return self.set(Availability::Watched),
-                Ok(Some(obstacle)) => {
-                    self.set(Availability::None);
-                    if last.as_ref() != Some(&obstacle) {
-                        tracing::info!(
-                            "{obstacle}, so replicas follow the requests of pods even if a VerticalPodAutoscaler changes them"
-                        );
-                    }
-                    last = Some(obstacle);
-                    tokio::time::sleep(RETRY_INTERVAL).await;
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "failed to list VerticalPodAutoscalers");
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                }
-            }
-        }
-    }
-
-    /// Why there is nothing to watch.
-    async fn obstacle(&self, client: &Client) -> Result<Option<String>, kube::Error> {
-        let namespace = self.namespace.as_deref();
-        let rules = ["list", "watch"].map(|verb| {
-            let rule = AccessRule::new(verb, "autoscaling.k8s.io", RESOURCE);
-            namespace.map_or(rule.clone(), |namespace| rule.in_namespace(namespace))
-        });
-        let reviews = check_access(client, &rules).await;
-        if let Some(denied) = reviews.iter().position(|review| *review == AccessReview::Denied) {
-            return Ok(Some(format!("RBAC rule is missing: {}", rules[denied])));
-        }
-        let api = namespace.map_or_else(
-            || Api::<VerticalPodAutoscaler>::all(client.clone()),
-            |namespace| Api::namespaced(client.clone(), namespace),
-        );
-        match api.list_metadata(&ListParams::default().limit(1)).await {
-            Ok(_) => Ok(None),
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                Ok(Some("the CRD of VerticalPodAutoscalers is not installed".to_owned()))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn apply(&self, change: ObjectChange<VerticalPodAutoscaler>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.vpas.apply_object(change, |vpa| Arc::new(target_vpa(vpa)));
+        self.vpas.read(|vpas| vpas.in_namespace(namespace).filter(is_of_target).cloned().collect())
     }
 }
 
@@ -223,12 +115,8 @@ mod tests {
     fn only_the_vpas_of_the_target_are_found_once_they_are_listed() {
         let watch = VpaWatch::new(None);
         assert!(watch.of_target("shop", &target("web")).is_none(), "nothing is known yet");
-        watch.set(Availability::Watched);
-        for vpa in [vpa("shop", "a", "web"), vpa("shop", "b", "db"), vpa("bank", "c", "web")] {
-            watch.apply(ObjectChange::Applied(vpa));
-        }
-        assert!(watch.of_target("shop", &target("web")).is_none(), "the list is not complete");
-        watch.apply(ObjectChange::Synced);
+        let vpas = [vpa("shop", "a", "web"), vpa("shop", "b", "db"), vpa("bank", "c", "web")];
+        watch.vpas.store_list(vpas);
         let names = |namespace, name| {
             let found = watch.of_target(namespace, &target(name)).expect("they are listed");
             found.iter().map(|vpa| vpa.name.to_string()).collect::<Vec<_>>()
@@ -236,8 +124,6 @@ mod tests {
         assert_eq!(names("shop", "web"), ["a"]);
         assert_eq!(names("bank", "web"), ["c"]);
         assert_eq!(names("bank", "db"), [""; 0]);
-        watch.set(Availability::None);
-        assert_eq!(names("shop", "web"), [""; 0], "without the CRD there are none");
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod controller;
 pub(crate) mod controller_watches;
 pub(crate) mod liveness_thread;
 pub(crate) mod loop_watchdog;
+pub(crate) mod optional_watch;
 pub mod prometheus;
 pub mod prometheus_queries;
 pub(crate) mod quotas;
