@@ -1,11 +1,12 @@
 //! A HorizontalPodAutoscaler as what VerticalPodAutoscalers have to know about it.
 
 use k8s_openapi::{
-    api::autoscaling::v2::HorizontalPodAutoscalerSpec,
+    api::autoscaling::v2::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::{
+    follower_replicas::{observed_replicas, usage_per_pod},
     scale_point::request_metrics,
     spec::Spec,
     takeover::{ObjectMode, takeover},
@@ -19,6 +20,7 @@ use crate::{
 pub fn request_follower(
     metadata: &ObjectMeta,
     spec: &HorizontalPodAutoscalerSpec,
+    status: Option<&HorizontalPodAutoscalerStatus>,
 ) -> RequestFollower {
     let parsed = Spec::read(spec).ok();
     let requests = match &parsed {
@@ -27,11 +29,17 @@ pub fn request_follower(
                 resource: metric.resource,
                 container: metric.container.map(Into::into),
                 percent: Some(metric.percent),
+                usage: usage_per_pod(spec, metric, status),
             })
             .collect(),
         // What cannot be read could be relative to any request.
         None => [Resource::Cpu, Resource::Memory]
-            .map(|resource| FollowedRequest { resource, container: None, percent: None })
+            .map(|resource| FollowedRequest {
+                resource,
+                container: None,
+                percent: None,
+                usage: None,
+            })
             .to_vec(),
     };
     RequestFollower {
@@ -39,6 +47,10 @@ pub fn request_follower(
         target_kind: spec.scale_target_ref.kind.as_str().into(),
         target_name: spec.scale_target_ref.name.as_str().into(),
         requests,
+        replicas: parsed
+            .as_ref()
+            .map(|spec| observed_replicas(metadata, spec, status))
+            .unwrap_or_default(),
         uses_scale_point: parsed.is_some_and(|spec| uses_scale_point(metadata, &spec)),
     }
 }
@@ -66,6 +78,7 @@ mod tests {
         request_follower(
             &serde_json::from_value(metadata.clone()).expect("metadata"),
             &serde_json::from_value(spec).expect("a spec"),
+            None,
         )
     }
 

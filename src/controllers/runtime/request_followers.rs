@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::{
-    api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec},
+    api::autoscaling::v2::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::Client;
@@ -22,7 +24,7 @@ use plimsoll_core::{
     types::ObjectKey,
 };
 
-/// A HorizontalPodAutoscaler without its status.
+/// A HorizontalPodAutoscaler as it is read; less of it is stored.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "HorizontalPodAutoscaler")]
 struct PartialHpa {
@@ -30,6 +32,8 @@ struct PartialHpa {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: HorizontalPodAutoscalerSpec,
+    #[serde(default)]
+    status: Option<HorizontalPodAutoscalerStatus>,
 }
 
 /// Whether the objects are known.
@@ -137,7 +141,9 @@ impl RequestFollowers {
 
     fn apply_change(&self, change: ObjectChange<PartialHpa>) {
         let mut followers = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        followers.apply_object(change, |hpa| hpa::request_follower(&hpa.metadata, &hpa.spec));
+        followers.apply_object(change, |hpa| {
+            hpa::request_follower(&hpa.metadata, &hpa.spec, hpa.status.as_ref())
+        });
     }
 }
 

@@ -40,9 +40,9 @@ pub(super) fn shared_requests(
     let (namespace, target) = (vpa.namespace().unwrap_or_default(), &vpa.spec.target_ref);
     let template = WellKnown::from_kind(&target.kind)
         .and_then(|kind| controllers.template(kind, &namespace, &target.name));
-    let followers = hpas
-        .iter()
-        .filter_map(|hpa| Some(hpa::request_follower(&hpa.metadata, hpa.spec.as_ref()?)));
+    let followers = hpas.iter().filter_map(|hpa| {
+        Some(hpa::request_follower(&hpa.metadata, hpa.spec.as_ref()?, hpa.status.as_ref()))
+    });
     let of_target = followers.filter(|one| one.scales(&target.kind, &target.name));
     let shared = of_target.map(|one| one.shared_requests(template.as_ref()).collect::<Vec<_>>());
     shared.flatten().collect()

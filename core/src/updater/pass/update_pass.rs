@@ -323,6 +323,10 @@ impl<'a> UpdatePass<'a> {
     ) {
         let StepDecider { workload: pods, .. } = &self.decider;
         let guards = &pods.settings.guards;
+        let is_eviction = change == ChangeKind::Evicted;
+        for resource in pods.shared_requests[pod].begins(is_eviction) {
+            self.decider.state.workload.record_request_change(resource, now);
+        }
         if !guards.needs_state() {
             return;
         }
@@ -333,7 +337,6 @@ impl<'a> UpdatePass<'a> {
             .map(|candidate| recommended_targets(&candidate.recommendation));
         let Pod { spec, status } = pods.views[pod].pod;
         let (restarts, generation) = (status.restarts(), status.generation);
-        let is_eviction = change == ChangeKind::Evicted;
         let (vpa, uid) = (pods.subject.vpa, spec.uid.clone());
         let PersistedState { workload, budget, .. } = &mut self.decider.state;
         let target = target.unwrap_or_default();
