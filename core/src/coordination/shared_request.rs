@@ -22,6 +22,8 @@ pub struct RequestFollower {
     pub replicas: ObservedReplicas,
     /// Whether its replicas follow the scale point instead of the requests of the pods.
     pub uses_scale_point: bool,
+    /// Whether they do while Plimsoll replaces the HPA controller of the cluster.
+    pub uses_scale_point_if_replaced: bool,
 }
 
 /// A request that a target is relative to.
@@ -73,10 +75,12 @@ impl RequestFollower {
         *self.target_kind == *kind && *self.target_name == *name
     }
 
-    /// What it means for the requests of the pods. `template` is that of its target, if it is known.
+    /// What it means for the requests of the pods. `template` is that of its target, if it is known. `is_replaced` is whether
+    /// Plimsoll replaces the HPA controller of the cluster.
     pub fn shared_requests(
         &self,
         template: Option<&TemplateRequests>,
+        is_replaced: bool,
     ) -> impl Iterator<Item = SharedRequest> {
         let scale_points: Vec<_> =
             self.requests.iter().map(|followed| followed.scale_point(template)).collect();
@@ -87,8 +91,10 @@ impl RequestFollower {
         // One that is unknown could be the largest.
         let ratio = ratios.reduce(|left, right| Some(left?.max(right?))).flatten();
         let (replicas, lacks_replicas) = self.replicas.replicas(ratio);
+        let uses_scale_point =
+            self.uses_scale_point || (is_replaced && self.uses_scale_point_if_replaced);
         self.requests.iter().zip(scale_points).map(move |(followed, scale_point)| {
-            let floor = scale_point.filter(|_| self.uses_scale_point);
+            let floor = scale_point.filter(|_| uses_scale_point);
             let floor =
                 floor.and_then(|scale_point| RequestRange::for_usage(scale_point, false).min);
             SharedRequest {
@@ -176,13 +182,14 @@ mod tests {
             }],
             replicas: ObservedReplicas::default(),
             uses_scale_point,
+            uses_scale_point_if_replaced: true,
         }
     }
 
     fn shared(follower: &RequestFollower, cpu: Option<i64>) -> SharedRequest {
         let container = ContainerRequests { name: "app".into(), cpu, memory: None };
         let template: TemplateRequests = [container].into_iter().collect();
-        let shared = follower.shared_requests(Some(&template)).next();
+        let shared = follower.shared_requests(Some(&template), false).next();
         shared.expect("it follows one request")
     }
 
@@ -204,6 +211,21 @@ mod tests {
                 "{percent:?} {uses_scale_point} {template:?}"
             );
         }
+    }
+
+    #[test]
+    fn while_the_hpa_controller_is_replaced_replicas_follow_the_scale_point() {
+        let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
+        let template: TemplateRequests = [container].into_iter().collect();
+        let rule = |follower: &RequestFollower, is_replaced| {
+            let shared = follower.shared_requests(Some(&template), is_replaced).next();
+            shared.expect("it follows one request").rule
+        };
+        let any = follower(Some(60), false);
+        assert_eq!(rule(&any, true), SharedRequestRule::AtLeast(316));
+        assert_eq!(rule(&any, false), SharedRequestRule::Held);
+        let by_requests = RequestFollower { uses_scale_point_if_replaced: false, ..any };
+        assert_eq!(rule(&by_requests, true), SharedRequestRule::Held);
     }
 
     #[test]

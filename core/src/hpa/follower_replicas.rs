@@ -11,8 +11,9 @@ use super::{
     hpa_state::Windows,
     record::{HpaRecord, RECORD_ANNOTATION},
     scale_point::{RequestMetric, request_metrics},
-    spec::{SelectPolicy, Source, Spec, Target},
+    spec::{Behavior, SelectPolicy, Source, Spec, Target},
     takeover::{ObjectMode, takeover},
+    tolerance_option::ToleranceOption,
 };
 use crate::{
     api::hpa_annotations::TOLERANCE,
@@ -38,13 +39,12 @@ pub(super) fn observed_replicas(
     let status = status.filter(|status| is_current(status));
     let current = status.and_then(|status| status.current_replicas);
     let mut tolerance = config.tolerances(behavior.as_ref());
-    if takeover.mode != ObjectMode::Shadow
-        && let Ok(Some(own)) = TOLERANCE.read(annotations, |text| text.parse().ok())
+    // The annotations of an object that another controller scales do not matter: its request is not changed.
+    if let Ok(Some(own)) = TOLERANCE.read(annotations, |text| text.parse::<ToleranceOption>().ok())
     {
-        let own: super::tolerance_option::ToleranceOption = own;
         tolerance = own.apply(tolerance, current.unwrap_or(1));
     }
-    let is_disabled = |policy: fn(&super::spec::Behavior) -> SelectPolicy| {
+    let is_disabled = |policy: fn(&Behavior) -> SelectPolicy| {
         behavior.as_ref().is_some_and(|behavior| policy(behavior) == SelectPolicy::Disabled)
     };
     let (adds, removes) = (
@@ -67,7 +67,7 @@ pub(super) fn observed_replicas(
         changed: by_status.map(|at| Time::from(at.0)).into_iter().chain(by_record).max(),
         status: status.and_then(|status| {
             let found = replica_status(spec, status, record.desired_replicas)?;
-            let other_ratio = if queries && takeover.mode != ObjectMode::Shadow {
+            let other_ratio = if queries {
                 Some(found.other_ratio.map_or(1.0, |ratio| ratio.max(1.0)))
             } else {
                 found.other_ratio
@@ -219,7 +219,7 @@ mod tests {
         );
         let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
         let template: TemplateRequests = [container].into_iter().collect();
-        follower.shared_requests(Some(&template)).next().expect("it follows one request")
+        follower.shared_requests(Some(&template), false).next().expect("it follows one request")
     }
 
     fn with(change: impl FnOnce(&mut Value)) -> SharedRequest {

@@ -51,16 +51,23 @@ pub fn request_follower(
             .as_ref()
             .map(|spec| observed_replicas(metadata, spec, status))
             .unwrap_or_default(),
-        uses_scale_point: parsed.is_some_and(|spec| uses_scale_point(metadata, &spec)),
+        uses_scale_point: parsed
+            .as_ref()
+            .is_some_and(|spec| is_driven(metadata, spec) && may_use_scale_point(metadata)),
+        uses_scale_point_if_replaced: parsed.is_some() && may_use_scale_point(metadata),
     }
 }
 
-/// Whether only Plimsoll changes the replicas, and the object does not ask for the utilization of anything else.
-fn uses_scale_point(metadata: &ObjectMeta, spec: &Spec) -> bool {
+/// Whether only Plimsoll changes the replicas, even beside the HPA controller of the cluster.
+fn is_driven(metadata: &ObjectMeta, spec: &Spec) -> bool {
     let Some(annotations) = &metadata.annotations else { return false };
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     takeover(annotations, owners, spec).mode == ObjectMode::Drive
-        && !annotations.contains_key(UTILIZATION_OF.name)
+}
+
+/// Whether the object does not ask for the utilization of anything else.
+fn may_use_scale_point(metadata: &ObjectMeta) -> bool {
+    !metadata.annotations.iter().any(|all| all.contains_key(UTILIZATION_OF.name))
 }
 
 #[cfg(test)]
@@ -103,6 +110,8 @@ mod tests {
             let metadata = json!({"name": "web", "annotations": annotations});
             let follower = follower(&metadata, behavior, &utilization);
             assert_eq!(follower.uses_scale_point, expected, "{annotations} {behavior}");
+            let asks_for_requests = annotations.get("plimsoll.dev/utilization-of").is_some();
+            assert_eq!(follower.uses_scale_point_if_replaced, !asks_for_requests, "{annotations}");
             assert!(follower.scales("Deployment", "web") && !follower.scales("StatefulSet", "web"));
         }
         let scaled_object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1", "controller": true});

@@ -12,7 +12,7 @@ use kube::Client;
 use serde::Deserialize;
 use tokio::sync::watch::Sender;
 
-use super::shutdown::ShutdownToken;
+use super::{hpa_replacement::HpaReplacement, shutdown::ShutdownToken};
 use crate::cluster::{
     cache::object_store::ObjectStore,
     watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
@@ -55,6 +55,8 @@ pub(crate) struct RequestFollowers {
     watch_status: Arc<WatchStatus>,
     access: Sender<Access>,
     store: Mutex<ObjectStore<ObjectKey, RequestFollower>>,
+    /// Whether Plimsoll replaces the HPA controller of the cluster.
+    pub hpa_replacement: HpaReplacement,
 }
 
 impl Default for RequestFollowers {
@@ -63,6 +65,7 @@ impl Default for RequestFollowers {
             watch_status: Arc::new(WatchStatus::new("horizontalpodautoscalers")),
             access: Sender::default(),
             store: Mutex::default(),
+            hpa_replacement: HpaReplacement::default(),
         }
     }
 }
@@ -78,7 +81,8 @@ impl RequestFollowers {
         let followers = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         let followers = followers.in_namespace(namespace);
         let of_target = followers.filter(|follower| follower.scales(kind, name));
-        of_target.flat_map(|follower| follower.shared_requests(template)).collect()
+        let is_replaced = self.hpa_replacement.is_active();
+        of_target.flat_map(|follower| follower.shared_requests(template, is_replaced)).collect()
     }
 
     /// The status of the watch, if there is one.
