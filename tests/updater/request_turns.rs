@@ -62,11 +62,12 @@ async fn renew_lease(bed: Testbed, namespace: String, mode: &'static str) {
     let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
     let name = "plimsoll-horizontal";
     let health = json!({"role": "horizontal", "mode": mode}).to_string();
-    let lease = json!({"metadata": {"name": name, "annotations": {role_health::ANNOTATION: health}}});
+    let lease =
+        json!({"metadata": {"name": name, "annotations": {role_health::ANNOTATION: health}}});
     let lease: Lease = serde_json::from_value(lease).expect("a Lease");
     leases.create(&PostParams::default(), &lease).await.expect("created");
     loop {
-        let renewed = wall_now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+        let renewed = wall_now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         let spec = json!({"spec": {"holderIdentity": "test", "leaseDurationSeconds": 15,
             "renewTime": renewed}});
         let patch = Patch::Merge(&spec);

@@ -1,8 +1,11 @@
 //! The replicas of a target, from the spec, annotations and status of its HorizontalPodAutoscaler.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscalerStatus, MetricStatus, MetricValueStatus,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{
@@ -30,7 +33,7 @@ pub(super) fn observed_replicas(
     spec: &Spec,
     status: Option<&HorizontalPodAutoscalerStatus>,
 ) -> ObservedReplicas {
-    let no_annotations = std::collections::BTreeMap::new();
+    let no_annotations = BTreeMap::new();
     let annotations = metadata.annotations.as_ref().unwrap_or(&no_annotations);
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let takeover = takeover(annotations, owners, spec);
@@ -146,14 +149,14 @@ fn value_and_target<'a>(
 }
 
 fn ratio(current: &MetricValueStatus, target: &Target) -> Option<f64> {
-    let milli = |quantity: &Option<k8s_openapi::apimachinery::pkg::api::resource::Quantity>| {
-        let quantity: Quantity = quantity.as_ref()?.0.trim().parse().ok()?;
+    let milli = |quantity: Option<&ApiQuantity>| {
+        let quantity: Quantity = quantity?.0.trim().parse().ok()?;
         Some(quantity.milli_value() as f64)
     };
     let (value, target) = if let Some(target) = target.average_value {
-        (milli(&current.average_value)?, target as f64)
+        (milli(current.average_value.as_ref())?, target as f64)
     } else if let Some(target) = target.value {
-        (milli(&current.value)?, target as f64)
+        (milli(current.value.as_ref())?, target as f64)
     } else {
         (current.average_utilization?.into(), target.average_utilization?.into())
     };
@@ -211,11 +214,12 @@ mod tests {
 
     fn shared(object: &Value) -> SharedRequest {
         let parse = |part: &str| object[part].clone();
-        let status = serde_json::from_value(parse("status")).expect("a status");
+        let status: Option<HorizontalPodAutoscalerStatus> =
+            serde_json::from_value(parse("status")).expect("a status");
         let follower = request_follower(
             &serde_json::from_value(parse("metadata")).expect("metadata"),
             &serde_json::from_value(parse("spec")).expect("a spec"),
-            status,
+            status.as_ref(),
         );
         let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
         let template: TemplateRequests = [container].into_iter().collect();

@@ -59,26 +59,33 @@ impl HpaReplacement {
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err("no response from the API server".to_owned()),
             };
-            let mut observation = self.lock();
-            let was_active = observation.is_active(Instant::now());
-            let before = observation.error.clone();
-            observation.observe(result, Instant::now());
-            let is_active = observation.is_active(Instant::now());
-            let error = observation.error.clone();
-            drop(observation);
-            if let Some(why) = error.filter(|error| before.as_ref() != Some(error)) {
-                tracing::warn!(
-                    namespace,
-                    lease = LEASE,
-                    why,
-                    "cannot read the Lease of the horizontal controller; requests that HorizontalPodAutoscalers scale by are not \
-                     changed even if it replaces the HPA controller"
-                );
-            }
-            if was_active != is_active {
-                tracing::info!(is_active, "the HPA controller of the cluster is replaced");
-            }
+            self.record(result, namespace);
             tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Records the result of a poll, and logs what changed.
+    fn record(&self, result: Result<Option<Lease>, String>, namespace: &str) {
+        let now = Instant::now();
+        let mut observation = self.lock();
+        let (was_active, error) = (observation.is_active(now), observation.error.clone());
+        observation.observe(result, now);
+        let is_active = observation.is_active(now);
+        if let Some(why) = observation.error.as_ref().filter(|why| error.as_ref() != Some(why)) {
+            tracing::warn!(
+                namespace,
+                lease = LEASE,
+                %why,
+                "cannot read the Lease of the horizontal controller; requests that HorizontalPodAutoscalers scale by are not \
+                 changed even if it replaces the HPA controller"
+            );
+        }
+        match (was_active, is_active) {
+            (false, true) => tracing::info!("the HPA controller of the cluster is replaced"),
+            (true, false) => {
+                tracing::info!("the HPA controller of the cluster is not replaced any more");
+            }
+            _ => {}
         }
     }
 

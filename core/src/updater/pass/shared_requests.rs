@@ -113,7 +113,7 @@ impl<'a> PodSharedRequests<'a> {
     /// The resources whose change begins with that of this pod.
     pub fn begins(&self, is_eviction: bool) -> impl Iterator<Item = Resource> {
         let shared = if is_eviction { &self.evicted } else { &self.resized };
-        self.begins.iter().copied().filter(|resource| {
+        self.begins.iter().copied().filter(move |resource| {
             let mut of_resource = shared.iter().filter(|request| request.resource == *resource);
             of_resource.any(is_changeable)
         })

@@ -321,12 +321,13 @@ impl<'a> UpdatePass<'a> {
         kind: BudgetKind,
         now: Time,
     ) {
+        let is_eviction = change == ChangeKind::Evicted;
+        let state = &mut self.decider.state.workload;
+        for resource in self.decider.workload.shared_requests[pod].begins(is_eviction) {
+            state.record_request_change(resource, now);
+        }
         let StepDecider { workload: pods, .. } = &self.decider;
         let guards = &pods.settings.guards;
-        let is_eviction = change == ChangeKind::Evicted;
-        for resource in pods.shared_requests[pod].begins(is_eviction) {
-            self.decider.state.workload.record_request_change(resource, now);
-        }
         if !guards.needs_state() {
             return;
         }

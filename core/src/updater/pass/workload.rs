@@ -185,8 +185,14 @@ impl<'a> PassWorkload<'a> {
         let (view, sizing) = (&self.views[pod], &self.subject.sizing);
         let mut held = shared.iter().filter(|request| request.is_held());
         held.find_map(|request| {
-            let others = shared.iter().filter(|other| other.resource != request.resource);
-            let others: Vec<_> = others.cloned().collect();
+            // One that waits would be changed by its own rule.
+            let without_hold = |(now, rule): (&SharedRequest, &SharedRequest)| {
+                let kept = if now.resource == request.resource { rule } else { now };
+                let is_dropped = kept.resource == request.resource && kept.is_held();
+                (!is_dropped).then(|| kept.clone())
+            };
+            let rules = sizing.spec.shared_requests;
+            let others: Vec<_> = shared.iter().zip(rules).filter_map(without_hold).collect();
             let recommendation = sizing.with_shared(&others).recommendation(&view.pod.spec).ok()?;
             let sidecars = sizing.rules.sidecars;
             let priority = Priority::new(&view.pod.spec, &recommendation, &view.observed, sidecars);
