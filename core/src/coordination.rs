@@ -19,6 +19,7 @@ pub mod change_timing;
 pub mod decide;
 pub mod idle;
 pub mod notices;
+pub mod observed_replicas;
 pub mod request_range;
 pub mod retarget;
 pub mod scale_point;
@@ -28,6 +29,7 @@ pub mod update_wave;
 
 pub use change_timing::{ChangeReason, Hold, RequestChange};
 pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, State, coordinate};
+pub use observed_replicas::{ObservedReplicas, ReplicaStatus};
 pub use request_range::RequestRange;
 pub use scale_point::{ScalePoint, ScalePointSource};
 pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
@@ -39,7 +41,17 @@ mod tests;
 
 /// The resource that both autoscalers use.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, strum::Display,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::Display,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

@@ -25,6 +25,7 @@ pub mod defaults;
 pub mod error;
 pub mod evaluation;
 pub mod fixes;
+mod follower_replicas;
 pub mod hpa_state;
 pub mod labels;
 pub mod lint;

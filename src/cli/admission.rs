@@ -123,6 +123,7 @@ impl AdmissionArgs {
             },
             native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             limit_policy: sizing.limit_policy,
+            horizontal_lease_namespace: sizing.horizontal_lease_namespace.clone(),
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
         })

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::feature_gates::{FeatureGate, FeatureGates};
+use crate::controllers::runtime::hpa_replacement::DEFAULT_NAMESPACE;
 use plimsoll_core::{
     sizing::LimitPolicy,
     types::compat::{Compat, Fix, Fixes},
@@ -24,6 +25,9 @@ pub struct SizingArgs {
     /// updater
     #[arg(long, value_name = "POLICY", default_value = "ratio", hide_short_help = true)]
     pub limit_policy: LimitPolicy,
+    /// Namespace of the Lease of the horizontal controller, which tells whether it replaces the HPA controller
+    #[arg(long, value_name = "NAMESPACE", default_value = DEFAULT_NAMESPACE, hide_short_help = true)]
+    pub horizontal_lease_namespace: String,
 }
 
 impl SizingArgs {

@@ -130,6 +130,7 @@ impl UpdaterArgs {
             boost_workers: self.concurrent_cpu_startup_boost_syncs as usize,
             admission_check: admission,
             heartbeat_namespace: policy.recommender_heartbeat_namespace.clone(),
+            horizontal_lease_namespace: policy.sizing.horizontal_lease_namespace.clone(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             scope,
             election,

@@ -69,6 +69,7 @@ use crate::{
     },
     telemetry::{AdmissionMetrics, ApiTrafficMetrics},
 };
+use plimsoll_core::types::compat::Compat;
 
 /// The admission controller: its configuration and components.
 pub struct AdmissionController {
@@ -221,6 +222,15 @@ impl Controller for AdmissionController {
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         let workers = &mut tasks.workers;
         self.watches.start(&self.config, &workers.shutdown_token(), workers.tasks());
+        if self.config.compat == Compat::Plimsoll {
+            let this = Arc::clone(self);
+            workers.spawn_cancellable(async move {
+                let (client, namespace) =
+                    (this.watches.client(), &this.config.horizontal_lease_namespace);
+                let followers = &this.watches.stores.followers;
+                followers.hpa_replacement.run_poll_loop(client, namespace).await;
+            });
+        }
         workers.spawn_cancellable(Arc::clone(self).run_certificate_loop());
         let LeaseConfig { namespace, name, interval } = &self.config.lease;
         let (client, host) = (self.liveness.client(), election_rules::hostname());

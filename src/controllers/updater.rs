@@ -63,7 +63,10 @@ use crate::{
     },
     telemetry::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
 };
-use plimsoll_core::updater::guard::{HeartbeatPolicy, disruption_budget};
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::guard::{HeartbeatPolicy, disruption_budget},
+};
 
 const EVENT_COMPONENT: &str = "vpa-updater";
 /// How many conditions are written concurrently.
@@ -155,6 +158,15 @@ impl Controller for Updater {
             let (updater, interval) = (this(), config.interval);
             workers.spawn_cancellable(async move {
                 updater.passes.updater.heartbeats.run_poll_loop(leases, interval).await;
+            });
+        }
+        if settings.compat == Compat::Plimsoll {
+            let updater = this();
+            workers.spawn_cancellable(async move {
+                let Shared { config, stores, .. } = &*updater.shared;
+                let client = updater.store.writer.client.clone();
+                let namespace = &config.horizontal_lease_namespace;
+                stores.followers.hpa_replacement.run_poll_loop(client, namespace).await;
             });
         }
         if settings.startup_boost {

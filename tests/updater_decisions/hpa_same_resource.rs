@@ -1,7 +1,10 @@
 //! Requests that a HorizontalPodAutoscaler scales by.
 
 use plimsoll_core::{
-    coordination::{Resource, ScalePoint, ScalePointSource, SharedRequest, SharedRequestRule},
+    coordination::{
+        Resource, ScalePoint, ScalePointSource, SharedRequest, SharedRequestRule,
+        change_timing::Replicas,
+    },
     types::compat::Compat,
     updater::{Action, PodOutcome, SkipReason},
 };
@@ -17,6 +20,8 @@ fn shared(resource: Resource, rule: SharedRequestRule) -> SharedRequest {
         container: None,
         scale_point: Some(scale_point),
         rule,
+        replicas: Replicas { current: 2, min: 2, max: 2, proposed: Some(2), ..Replicas::default() },
+        lacks_replicas: false,
     }
 }
 

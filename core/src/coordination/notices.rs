@@ -1,9 +1,7 @@
 //! The texts in which the VPA and the HPA name each other.
 
 use super::{
-    Coordination, RatioRule, ReplicaWriter,
-    change_timing::{Hold, RequestChange},
-    decide::Finding,
+    Coordination, RatioRule, ReplicaWriter, change_timing::RequestChange, decide::Finding,
     scale_point::ScalePointSource,
 };
 
@@ -36,7 +34,11 @@ impl Pair<'_> {
         };
         let held = match decision.change {
             RequestChange::Held { to, by, .. } => {
-                format!("; a change to {} waits: {}", amount(to), because(by, self))
+                format!(
+                    "; a change to {} waits: {}",
+                    amount(to),
+                    by.cause(&format!("{hpa_kind} {hpa}"))
+                )
             }
             _ => String::new(),
         };
@@ -109,26 +111,5 @@ fn origin(source: ScalePointSource) -> &'static str {
             "the target utilization of the first requests, because the pod template has none"
         }
         ScalePointSource::RaisedAtMax { .. } => "raised because maxReplicas was not enough",
-    }
-}
-
-fn because(hold: Hold, pair: Pair<'_>) -> String {
-    let Pair { hpa, hpa_kind, .. } = pair;
-    match hold {
-        Hold::HpaSameResource => {
-            format!("{hpa_kind} {hpa} would change the replicas with the request")
-        }
-        Hold::ChangedRecently { until } => {
-            format!("requests were changed recently, no further change before {until}")
-        }
-        Hold::ReplicasChanged { until } => {
-            format!("replicas were changed recently, no change before {until}")
-        }
-        Hold::ReplicasWillChange { proposed } => format!("the metrics ask for {proposed} replicas"),
-        Hold::ProposalUnknown => "it is unknown how many replicas the metrics ask for".to_owned(),
-        Hold::AtMaxReplicas => {
-            "maxReplicas is reached and not enough, and replacing pods would take away capacity"
-                .to_owned()
-        }
     }
 }

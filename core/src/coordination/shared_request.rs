@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use super::{Resource, ScalePoint, TemplateRequests, request_range::RequestRange};
+use super::{
+    Hold, ObservedReplicas, Resource, ScalePoint, TemplateRequests, change_timing::Replicas,
+    request_range::RequestRange,
+};
 
 /// An autoscaler of replicas with targets that are relative to requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RequestFollower {
     /// Its name.
     pub name: Box<str>,
@@ -15,8 +18,12 @@ pub struct RequestFollower {
     pub target_name: Box<str>,
     /// What its targets are relative to.
     pub requests: Vec<FollowedRequest>,
+    /// The replicas of its target.
+    pub replicas: ObservedReplicas,
     /// Whether its replicas follow the scale point instead of the requests of the pods.
     pub uses_scale_point: bool,
+    /// Whether they do while Plimsoll replaces the HPA controller of the cluster.
+    pub uses_scale_point_if_replaced: bool,
 }
 
 /// A request that a target is relative to.
@@ -28,6 +35,8 @@ pub struct FollowedRequest {
     pub container: Option<Box<str>>,
     /// The target in percent; `None` if it is unknown.
     pub percent: Option<i32>,
+    /// The mean usage per pod in milli-units; `None` if it is unknown.
+    pub usage: Option<i64>,
 }
 
 /// A request of the pods of a VPA that an autoscaler of replicas uses.
@@ -43,6 +52,10 @@ pub struct SharedRequest {
     pub scale_point: Option<ScalePoint>,
     /// What it means for the request.
     pub rule: SharedRequestRule,
+    /// The replicas of the workload.
+    pub replicas: Replicas,
+    /// Whether the replicas are at the maximum and the ratio is above tolerance.
+    pub lacks_replicas: bool,
 }
 
 /// What an autoscaler of replicas means for a request that it uses.
@@ -52,6 +65,8 @@ pub enum SharedRequestRule {
     Held,
     /// The replicas follow the scale point. The request is at least this many milli-units, summed over the containers.
     AtLeast(i64),
+    /// The request of this pod may be changed, but not now.
+    Waits(Hold),
 }
 
 impl RequestFollower {
@@ -60,28 +75,47 @@ impl RequestFollower {
         *self.target_kind == *kind && *self.target_name == *name
     }
 
-    /// What it means for the requests of the pods. `template` is that of its target, if it is known.
+    /// What it means for the requests of the pods. `template` is that of its target, if it is known. `is_replaced` is whether
+    /// Plimsoll replaces the HPA controller of the cluster.
     pub fn shared_requests(
         &self,
         template: Option<&TemplateRequests>,
+        is_replaced: bool,
     ) -> impl Iterator<Item = SharedRequest> {
-        self.requests.iter().map(move |followed| {
-            let FollowedRequest { resource, container, percent } = followed;
-            let request =
-                template.and_then(|template| template.request(*resource, container.as_deref()));
-            let scale_point = percent.and_then(|percent| ScalePoint::of(percent, request, None));
-            let floor = scale_point.filter(|_| self.uses_scale_point);
+        let scale_points: Vec<_> =
+            self.requests.iter().map(|followed| followed.scale_point(template)).collect();
+        let ratios = self.requests.iter().zip(&scale_points).map(|(followed, scale_point)| {
+            let (usage, scale_point) = followed.usage.zip(*scale_point)?;
+            Some(usage as f64 / scale_point.milli as f64)
+        });
+        // One that is unknown could be the largest.
+        let ratio = ratios.reduce(|left, right| Some(left?.max(right?))).flatten();
+        let (replicas, lacks_replicas) = self.replicas.replicas(ratio);
+        let uses_scale_point =
+            self.uses_scale_point || (is_replaced && self.uses_scale_point_if_replaced);
+        self.requests.iter().zip(scale_points).map(move |(followed, scale_point)| {
+            let floor = scale_point.filter(|_| uses_scale_point);
             let floor =
                 floor.and_then(|scale_point| RequestRange::for_usage(scale_point, false).min);
             SharedRequest {
                 hpa: self.name.clone(),
-                resource: *resource,
-                container: container.clone(),
+                resource: followed.resource,
+                container: followed.container.clone(),
                 scale_point,
                 // Without a scale point, the replicas follow the requests.
                 rule: floor.map_or(SharedRequestRule::Held, SharedRequestRule::AtLeast),
+                replicas,
+                lacks_replicas,
             }
         })
+    }
+}
+
+impl FollowedRequest {
+    fn scale_point(&self, template: Option<&TemplateRequests>) -> Option<ScalePoint> {
+        let template = template?;
+        let request = template.request(self.resource, self.container.as_deref());
+        ScalePoint::of(self.percent?, request, None)
     }
 }
 
@@ -93,7 +127,7 @@ impl SharedRequest {
 
     /// Whether the request is not changed.
     pub fn is_held(&self) -> bool {
-        self.rule == SharedRequestRule::Held
+        matches!(self.rule, SharedRequestRule::Held | SharedRequestRule::Waits(_))
     }
 
     /// The target that ends the conflict, as a patch of a metric; `None` if the scale point is unknown.
@@ -122,6 +156,10 @@ impl fmt::Display for SharedRequest {
             (SharedRequestRule::AtLeast(milli), _) => {
                 write!(f, ", so they are at least {} per pod", resource.quantity(*milli))
             }
+            (SharedRequestRule::Waits(hold), _) => {
+                let hpa = format!("HorizontalPodAutoscaler {hpa}");
+                write!(f, ", and a change of them waits: {}", hold.cause(&hpa))
+            }
         }
     }
 }
@@ -136,15 +174,22 @@ mod tests {
             name: "web".into(),
             target_kind: "Deployment".into(),
             target_name: "web".into(),
-            requests: vec![FollowedRequest { resource: Resource::Cpu, container: None, percent }],
+            requests: vec![FollowedRequest {
+                resource: Resource::Cpu,
+                container: None,
+                percent,
+                usage: None,
+            }],
+            replicas: ObservedReplicas::default(),
             uses_scale_point,
+            uses_scale_point_if_replaced: true,
         }
     }
 
     fn shared(follower: &RequestFollower, cpu: Option<i64>) -> SharedRequest {
         let container = ContainerRequests { name: "app".into(), cpu, memory: None };
         let template: TemplateRequests = [container].into_iter().collect();
-        let shared = follower.shared_requests(Some(&template)).next();
+        let shared = follower.shared_requests(Some(&template), false).next();
         shared.expect("it follows one request")
     }
 
@@ -166,6 +211,21 @@ mod tests {
                 "{percent:?} {uses_scale_point} {template:?}"
             );
         }
+    }
+
+    #[test]
+    fn while_the_hpa_controller_is_replaced_replicas_follow_the_scale_point() {
+        let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
+        let template: TemplateRequests = [container].into_iter().collect();
+        let rule = |follower: &RequestFollower, is_replaced| {
+            let shared = follower.shared_requests(Some(&template), is_replaced).next();
+            shared.expect("it follows one request").rule
+        };
+        let any = follower(Some(60), false);
+        assert_eq!(rule(&any, true), SharedRequestRule::AtLeast(316));
+        assert_eq!(rule(&any, false), SharedRequestRule::Held);
+        let by_requests = RequestFollower { uses_scale_point_if_replaced: false, ..any };
+        assert_eq!(rule(&by_requests, true), SharedRequestRule::Held);
     }
 
     #[test]

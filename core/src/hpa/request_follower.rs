@@ -1,11 +1,12 @@
 //! A HorizontalPodAutoscaler as what VerticalPodAutoscalers have to know about it.
 
 use k8s_openapi::{
-    api::autoscaling::v2::HorizontalPodAutoscalerSpec,
+    api::autoscaling::v2::{HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::{
+    follower_replicas::{observed_replicas, usage_per_pod},
     scale_point::request_metrics,
     spec::Spec,
     takeover::{ObjectMode, takeover},
@@ -19,6 +20,7 @@ use crate::{
 pub fn request_follower(
     metadata: &ObjectMeta,
     spec: &HorizontalPodAutoscalerSpec,
+    status: Option<&HorizontalPodAutoscalerStatus>,
 ) -> RequestFollower {
     let parsed = Spec::read(spec).ok();
     let requests = match &parsed {
@@ -27,11 +29,17 @@ pub fn request_follower(
                 resource: metric.resource,
                 container: metric.container.map(Into::into),
                 percent: Some(metric.percent),
+                usage: usage_per_pod(spec, metric, status),
             })
             .collect(),
         // What cannot be read could be relative to any request.
         None => [Resource::Cpu, Resource::Memory]
-            .map(|resource| FollowedRequest { resource, container: None, percent: None })
+            .map(|resource| FollowedRequest {
+                resource,
+                container: None,
+                percent: None,
+                usage: None,
+            })
             .to_vec(),
     };
     RequestFollower {
@@ -39,16 +47,27 @@ pub fn request_follower(
         target_kind: spec.scale_target_ref.kind.as_str().into(),
         target_name: spec.scale_target_ref.name.as_str().into(),
         requests,
-        uses_scale_point: parsed.is_some_and(|spec| uses_scale_point(metadata, &spec)),
+        replicas: parsed
+            .as_ref()
+            .map(|spec| observed_replicas(metadata, spec, status))
+            .unwrap_or_default(),
+        uses_scale_point: parsed
+            .as_ref()
+            .is_some_and(|spec| is_driven(metadata, spec) && may_use_scale_point(metadata)),
+        uses_scale_point_if_replaced: parsed.is_some() && may_use_scale_point(metadata),
     }
 }
 
-/// Whether only Plimsoll changes the replicas, and the object does not ask for the utilization of anything else.
-fn uses_scale_point(metadata: &ObjectMeta, spec: &Spec) -> bool {
+/// Whether only Plimsoll changes the replicas, even beside the HPA controller of the cluster.
+fn is_driven(metadata: &ObjectMeta, spec: &Spec) -> bool {
     let Some(annotations) = &metadata.annotations else { return false };
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     takeover(annotations, owners, spec).mode == ObjectMode::Drive
-        && !annotations.contains_key(UTILIZATION_OF.name)
+}
+
+/// Whether the object does not ask for the utilization of anything else.
+fn may_use_scale_point(metadata: &ObjectMeta) -> bool {
+    !metadata.annotations.iter().any(|all| all.contains_key(UTILIZATION_OF.name))
 }
 
 #[cfg(test)]
@@ -66,6 +85,7 @@ mod tests {
         request_follower(
             &serde_json::from_value(metadata.clone()).expect("metadata"),
             &serde_json::from_value(spec).expect("a spec"),
+            None,
         )
     }
 
@@ -90,6 +110,8 @@ mod tests {
             let metadata = json!({"name": "web", "annotations": annotations});
             let follower = follower(&metadata, behavior, &utilization);
             assert_eq!(follower.uses_scale_point, expected, "{annotations} {behavior}");
+            let asks_for_requests = annotations.get("plimsoll.dev/utilization-of").is_some();
+            assert_eq!(follower.uses_scale_point_if_replaced, !asks_for_requests, "{annotations}");
             assert!(follower.scales("Deployment", "web") && !follower.scales("StatefulSet", "web"));
         }
         let scaled_object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1", "controller": true});

@@ -25,7 +25,9 @@ pub(super) fn apply(
     let mut reasons = Vec::new();
     for request in shared {
         match request.rule {
-            SharedRequestRule::Held => hold(recommendations, pod, request, rules, &mut reasons),
+            SharedRequestRule::Held | SharedRequestRule::Waits(_) => {
+                hold(recommendations, pod, request, rules, &mut reasons);
+            }
             SharedRequestRule::AtLeast(milli) => {
                 raise(recommendations, pod, request, milli, rules, &mut reasons);
             }
@@ -152,6 +154,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{VerticalPodAutoscaler, vpa::UpdateMode},
+        coordination::change_timing::Replicas,
         sizing::{NamespaceLimitRanges, SizedContainer, SizingSpec, size_containers},
         types::compat::Compat,
     };
@@ -167,6 +170,8 @@ mod tests {
             container: container.map(Into::into),
             scale_point: None,
             rule,
+            replicas: Replicas::default(),
+            lacks_replicas: false,
         }
     }
 

@@ -53,6 +53,10 @@ impl Watches {
         }
     }
 
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// The watches that must be synced before pods are reviewed.
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         let required = [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers);

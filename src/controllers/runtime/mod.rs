@@ -9,6 +9,7 @@ pub mod config;
 pub(crate) mod context;
 pub mod controller;
 pub(crate) mod controller_watches;
+pub(crate) mod hpa_replacement;
 pub(crate) mod liveness_thread;
 pub(crate) mod loop_watchdog;
 pub(crate) mod optional_watch;

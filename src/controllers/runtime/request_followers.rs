@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use k8s_openapi::{
-    api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec},
+    api::autoscaling::v2::{
+        HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec, HorizontalPodAutoscalerStatus,
+    },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde::Deserialize;
 
-use super::optional_watch::OptionalWatch;
+use super::{hpa_replacement::HpaReplacement, optional_watch::OptionalWatch};
 use plimsoll_core::{
     coordination::{RequestFollower, SharedRequest, TemplateRequests},
     hpa,
 };
 
-/// A HorizontalPodAutoscaler without its status.
+/// A HorizontalPodAutoscaler as it is read; less of it is stored.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "HorizontalPodAutoscaler")]
 pub(crate) struct PartialHpa {
@@ -22,6 +24,8 @@ pub(crate) struct PartialHpa {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: HorizontalPodAutoscalerSpec,
+    #[serde(default)]
+    status: Option<HorizontalPodAutoscalerStatus>,
 }
 
 /// Cached HorizontalPodAutoscalers. Nothing may be decided before they are known: one that is not known yet might follow
@@ -29,13 +33,17 @@ pub(crate) struct PartialHpa {
 #[derive(Debug)]
 pub(crate) struct RequestFollowers {
     pub watch: Arc<OptionalWatch<PartialHpa, RequestFollower>>,
+    /// Whether Plimsoll replaces the HPA controller of the cluster.
+    pub hpa_replacement: HpaReplacement,
 }
 
 impl Default for RequestFollowers {
     fn default() -> Self {
-        let stored = |hpa: PartialHpa| hpa::request_follower(&hpa.metadata, &hpa.spec);
+        let stored = |hpa: PartialHpa| {
+            hpa::request_follower(&hpa.metadata, &hpa.spec, hpa.status.as_ref())
+        };
         let watch = OptionalWatch::new("autoscaling", "horizontalpodautoscalers", stored);
-        Self { watch: Arc::new(watch) }
+        Self { watch: Arc::new(watch), hpa_replacement: HpaReplacement::default() }
     }
 }
 
@@ -47,10 +55,11 @@ impl RequestFollowers {
         (kind, name): (&str, &str),
         template: Option<&TemplateRequests>,
     ) -> Vec<SharedRequest> {
+        let is_replaced = self.hpa_replacement.is_active();
         let shared = self.watch.read(|followers| {
             let followers = followers.in_namespace(namespace);
             let of_target = followers.filter(|follower| follower.scales(kind, name));
-            of_target.flat_map(|follower| follower.shared_requests(template)).collect()
+            of_target.flat_map(|follower| follower.shared_requests(template, is_replaced)).collect()
         });
         shared.unwrap_or_default()
     }

@@ -33,6 +33,8 @@ pub struct UpdaterConfig {
     pub admission_check: Option<AdmissionCheck>,
     /// Namespace of the heartbeat Leases of recommenders.
     pub heartbeat_namespace: String,
+    /// Namespace of the Lease of the horizontal controller.
+    pub horizontal_lease_namespace: String,
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
     /// The namespaces to watch.

@@ -23,13 +23,13 @@ use super::{
 use crate::{
     cluster::{
         cache::vpa_index::VpaIndex,
-        snapshot::{ClusterSnapshot, SnapshotPart},
+        snapshot::{ClusterSnapshot, SnapshotPart, read_leases},
         target::TargetResolution,
         watch::ObjectChange,
     },
     controllers::{
         recommender::{config::StorageChoice, state::SharedState},
-        runtime::command_client::Cluster,
+        runtime::{command_client::Cluster, hpa_replacement},
     },
     report::explain::{
         VpaReport,
@@ -82,6 +82,15 @@ pub async fn explain(
         (&snapshot.pods, &[][..])
     };
     let pods = &required(cluster, pods)?.objects;
+
+    let has_hpas = snapshot.hpas.as_ref().is_ok_and(|hpas| !hpas.objects.is_empty());
+    let is_replaced = if has_hpas && config.compat == Compat::Plimsoll {
+        let namespace = hpa_replacement::DEFAULT_NAMESPACE;
+        let leases = read_leases(client, [namespace]).await;
+        shared_requests::is_hpa_controller_replaced(leases.get(namespace), now)
+    } else {
+        false
+    };
 
     let key = ObjectKey::new(namespace, name);
     let state = SharedState::new(
@@ -150,7 +159,7 @@ pub async fn explain(
         },
     );
     if config.compat == Compat::Plimsoll {
-        shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa);
+        shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa, is_replaced);
     }
     Ok(report)
 }

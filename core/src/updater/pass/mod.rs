@@ -6,6 +6,7 @@
 
 mod candidates;
 mod review;
+mod shared_requests;
 mod step_decider;
 mod update_pass;
 mod workload;

@@ -321,6 +321,11 @@ impl<'a> UpdatePass<'a> {
         kind: BudgetKind,
         now: Time,
     ) {
+        let is_eviction = change == ChangeKind::Evicted;
+        let state = &mut self.decider.state.workload;
+        for resource in self.decider.workload.shared_requests[pod].begins(is_eviction) {
+            state.record_request_change(resource, now);
+        }
         let StepDecider { workload: pods, .. } = &self.decider;
         let guards = &pods.settings.guards;
         if !guards.needs_state() {
@@ -333,7 +338,6 @@ impl<'a> UpdatePass<'a> {
             .map(|candidate| recommended_targets(&candidate.recommendation));
         let Pod { spec, status } = pods.views[pod].pod;
         let (restarts, generation) = (status.restarts(), status.generation);
-        let is_eviction = change == ChangeKind::Evicted;
         let (vpa, uid) = (pods.subject.vpa, spec.uid.clone());
         let PersistedState { workload, budget, .. } = &mut self.decider.state;
         let target = target.unwrap_or_default();

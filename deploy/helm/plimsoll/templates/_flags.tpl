@@ -32,6 +32,7 @@
 {{- with .Values.updater -}}
 - --leader-elect-resource-namespace={{ $.Values.leases.namespace }}
 - --recommender-heartbeat-namespace={{ $.Values.leases.namespace }}
+- --horizontal-lease-namespace={{ $.Values.leases.namespace }}
 {{- if .dryRun }}
 - --dry-run
 {{- end }}
@@ -46,6 +47,7 @@
 {{- if ne (int .port) 8000 }}
 - --port={{ .port }}
 {{- end }}
+- --horizontal-lease-namespace={{ $.Values.leases.namespace }}
 - --webhook-service={{ include "plimsoll.fullname" $ }}-webhook
 - --webhook-timeout-seconds={{ .timeoutSeconds }}
 {{- if eq .failurePolicy "Fail" }}
