@@ -2,6 +2,7 @@
 //! compressed: a pass a second stands for one in fifteen, and windows and policy periods are shorter in proportion.
 
 mod scripted_load;
+mod stepped_week;
 
 use std::{
     collections::BTreeMap,

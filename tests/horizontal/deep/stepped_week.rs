@@ -1,0 +1,43 @@
+//! A week of an HPA and a VPA on CPU of one Deployment, and two days with the HPA controller of kube-controller-manager.
+
+use std::time::Duration;
+
+use crate::horizontal::stepped_day::{Rules, Scaler, assert_follows, drift, run};
+
+const HOUR: Duration = Duration::from_hours(3);
+/// A day of eight steps.
+const DAY: [u64; 8] = [400, 550, 1150, 1950, 1600, 1150, 700, 400];
+
+fn days(count: usize) -> Vec<u64> {
+    DAY.repeat(count)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_rules_replicas_of_the_last_day_are_those_of_the_first() {
+    let loads = days(7);
+    let Some(results) = run(Rules::Ours, Scaler::Plimsoll, &loads, HOUR).await else { return };
+    assert_follows(&loads, &results);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_rules_replicas_of_the_last_day_are_a_multiple_of_those_of_the_first() {
+    let loads = days(7);
+    let Some(results) = run(Rules::Upstream, Scaler::Plimsoll, &loads, HOUR).await else { return };
+    let of_day = |day: usize| drift(&DAY, &results[day * DAY.len()..][..DAY.len()]);
+    assert!(of_day(6) >= 2.0, "{}", of_day(6));
+    assert!(of_day(6) > of_day(0), "{} {}", of_day(0), of_day(6));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_the_hpa_controller_scales_by_are_not_changed_so_its_replicas_do_not_drift() {
+    let loads = days(2);
+    let Some(results) = run(Rules::Ours, Scaler::BuiltIn, &loads, HOUR).await else { return };
+    assert_follows(&loads, &results);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_rules_replicas_of_the_hpa_controller_drift() {
+    let loads = days(2);
+    let Some(results) = run(Rules::Upstream, Scaler::BuiltIn, &loads, HOUR).await else { return };
+    assert!(drift(&loads, &results) >= 1.5, "{results:?}");
+}
