@@ -106,7 +106,7 @@ pub(super) fn as_other_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<Other
         name: hpa.metadata.name.as_deref()?,
         target_kind: &spec.scale_target_ref.kind,
         target_name: &spec.scale_target_ref.name,
-        utilization_of: if hpa::request_follower(&hpa.metadata, spec).uses_scale_point {
+        utilization_of: if hpa::request_follower(&hpa.metadata, spec, None).uses_scale_point {
             Vec::new()
         } else if metrics.is_empty() {
             // The default metric.

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 
 use super::config::AdmissionConfig;
 use crate::{
@@ -54,7 +54,7 @@ impl Watches {
     }
 
     pub fn client(&self) -> Client {
-        self.client.clone()
+        self.watch_factory.client().clone()
     }
 
     /// The watches that must be synced before pods are reviewed.
