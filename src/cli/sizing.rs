@@ -25,7 +25,7 @@ pub struct SizingArgs {
     /// updater
     #[arg(long, value_name = "POLICY", default_value = "ratio", hide_short_help = true)]
     pub limit_policy: LimitPolicy,
-    /// Namespace of the Lease of the horizontal controller, which tells whether it replaces the HPA controller
+    /// Namespace of the Lease of the horizontal controller, which shows whether it replaces the HPA controller
     #[arg(long, value_name = "NAMESPACE", default_value = DEFAULT_NAMESPACE, hide_short_help = true)]
     pub horizontal_lease_namespace: String,
 }

@@ -140,7 +140,7 @@ struct Replaced {
 impl Replaced {
     async fn new() -> Option<Self> {
         let bed = Testbed::private().await.filter(Testbed::has_controllers)?;
-        // Otherwise nobody could be allowed to read VPAs.
+        // RBAC can name VPAs only if their definition exists.
         create_definitions(&bed).await;
         let account = account_of_overlay(&bed).await?;
         bed.control_plane().stop_hpa_controller().await;

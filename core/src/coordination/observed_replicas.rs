@@ -1,4 +1,4 @@
-//! What the object of an autoscaler tells about the replicas of its target: whether they change, or are about to.
+//! What the object of an autoscaler shows of the replicas of its target: whether they change, or are about to.
 
 use std::time::Duration;
 

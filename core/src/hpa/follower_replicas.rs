@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_change_and_the_window_are_those_of_whoever_changes_the_replicas() {
+    fn the_last_change_and_the_window_are_those_of_the_controller_that_changes_the_replicas() {
         let (earlier, later) = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z");
         let record = json!({"desiredReplicas": 5,
             "lastScale": {"from": 4, "to": 5, "at": later}})

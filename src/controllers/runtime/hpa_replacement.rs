@@ -1,5 +1,5 @@
 //! Whether `plimsoll horizontal --mode=replace` scales the HorizontalPodAutoscalers of the cluster, according to the Lease that
-//! it renews. A Lease that cannot be read, that nobody renews, or that names another mode means that it does not.
+//! it renews. A Lease that cannot be read, that is not renewed, or that names another mode means that it does not.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -135,7 +135,7 @@ pub(crate) fn is_replaced_at(lease: &Lease, wall: Time) -> bool {
     renewed.zip(duration).is_some_and(|(at, duration)| Time::from(at.0).later(duration) > wall)
 }
 
-/// How long a renewal of the Lease counts; `None` if nobody holds it, or if the holder does not report the mode.
+/// How long a renewal of the Lease counts; `None` if it has no holder, or if the holder does not report the mode.
 fn replacing_for(lease: &Lease) -> Option<Duration> {
     let text = lease.annotations().get(role_health::ANNOTATION)?;
     let health = serde_json::from_str::<RoleHealth>(text).ok()?;
