@@ -41,6 +41,7 @@ pub mod record;
 pub mod reported_replicas;
 pub mod request_follower;
 pub mod requests;
+pub mod retarget;
 pub mod samples;
 pub mod scale_decision;
 pub mod scale_point;

@@ -23,15 +23,14 @@ use crate::support::{
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The HPA controller writes the status, and changes no replicas.
+/// The HPA controller writes the status, and its bounds leave it no other number of replicas.
 const HPA: &str = "
 metadata: {name: web}
 spec:
-  minReplicas: 1
-  maxReplicas: 5
+  minReplicas: 2
+  maxReplicas: 2
   scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
   metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 60}}}]
-  behavior: {scaleUp: {selectPolicy: Disabled}, scaleDown: {selectPolicy: Disabled}}
 ";
 
 async fn wait_for_utilization(bed: &Testbed, namespace: &str, percent: i32) {
@@ -77,13 +76,13 @@ async fn renew_lease(bed: Testbed, namespace: String, mode: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_hpa_controller_is_replaced_a_request_changes_once_the_replicas_do_not() {
+async fn while_the_hpa_controller_is_replaced_a_request_changes_once_the_replicas_suffice() {
     let Some((bed, namespace)) = fixture::testbed_and_namespace("request-turns").await else {
         return;
     };
     let usage = MetricsServer::shared(&bed, &namespace).await;
     fixture::deployment(&bed, &namespace, "web", 2).await;
-    // The template has 100m, so the scale point is 60m, and twice that asks for four replicas.
+    // The template has 100m, so the scale point is 60m, and twice that asks for more replicas than allowed.
     let busy = UsageValue { cpu: 0.12, memory: 32 * MEBIBYTE };
     usage.set_all(&namespace, "web-", "main", busy);
     manifests::create::<HorizontalPodAutoscaler>(bed.client(), &namespace, HPA).await;
@@ -94,7 +93,7 @@ async fn while_the_hpa_controller_is_replaced_a_request_changes_once_the_replica
     wait_until_blocked_by(&bed, &namespace, "web", "HpaSameResource").await;
 
     let lease = tokio::spawn(renew_lease(bed.clone(), namespace.clone(), "replace"));
-    wait_until_blocked_by(&bed, &namespace, "web", "ReplicasWillChange").await;
+    wait_until_blocked_by(&bed, &namespace, "web", "AtMaxReplicas").await;
     let have = |expected: &'static str| {
         let (client, namespace) = (bed.client(), namespace.clone());
         async move {

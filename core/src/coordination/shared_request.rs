@@ -75,6 +75,11 @@ impl RequestFollower {
         *self.target_kind == *kind && *self.target_name == *name
     }
 
+    /// Whether its replicas follow the scale point. `is_replaced` is whether Plimsoll replaces the HPA controller of the cluster.
+    pub fn follows_scale_point(&self, is_replaced: bool) -> bool {
+        self.uses_scale_point || (is_replaced && self.uses_scale_point_if_replaced)
+    }
+
     /// What it means for the requests of the pods. `template` is that of its target, if it is known. `is_replaced` is whether
     /// Plimsoll replaces the HPA controller of the cluster.
     pub fn shared_requests(
@@ -91,8 +96,7 @@ impl RequestFollower {
         // One that is unknown could be the largest.
         let ratio = ratios.reduce(|left, right| Some(left?.max(right?))).flatten();
         let (replicas, lacks_replicas) = self.replicas.replicas(ratio);
-        let uses_scale_point =
-            self.uses_scale_point || (is_replaced && self.uses_scale_point_if_replaced);
+        let uses_scale_point = self.follows_scale_point(is_replaced);
         self.requests.iter().zip(scale_points).map(move |(followed, scale_point)| {
             let floor = scale_point.filter(|_| uses_scale_point);
             let floor =

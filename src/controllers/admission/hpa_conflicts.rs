@@ -97,16 +97,20 @@ impl HpaLister {
     }
 }
 
-/// The HPA as the validation of VPAs expects it.
-pub(super) fn as_other_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<OtherAutoscaler<'_>> {
+/// The HPA as the validation of VPAs expects it. `is_replaced` is whether Plimsoll replaces the HPA controller of the cluster.
+pub(super) fn as_other_autoscaler(
+    hpa: &HorizontalPodAutoscaler,
+    is_replaced: bool,
+) -> Option<OtherAutoscaler<'_>> {
     let spec = hpa.spec.as_ref()?;
+    let follower = hpa::request_follower(&hpa.metadata, spec, None);
     let metrics = spec.metrics.as_deref().unwrap_or_default();
     Some(OtherAutoscaler {
         kind: "HorizontalPodAutoscaler",
         name: hpa.metadata.name.as_deref()?,
         target_kind: &spec.scale_target_ref.kind,
         target_name: &spec.scale_target_ref.name,
-        utilization_of: if hpa::request_follower(&hpa.metadata, spec, None).uses_scale_point {
+        utilization_of: if follower.follows_scale_point(is_replaced) {
             Vec::new()
         } else if metrics.is_empty() {
             // The default metric.
@@ -173,7 +177,7 @@ mod tests {
                 },
             }))
             .expect("an HPA");
-            let hpa = as_other_autoscaler(&hpa).expect("an autoscaler");
+            let hpa = as_other_autoscaler(&hpa, false).expect("an autoscaler");
             let found: Vec<_> =
                 hpa.utilization_of.iter().map(|one| (one.resource, one.container)).collect();
             assert_eq!(found, Vec::from_iter(expected), "{metrics}");

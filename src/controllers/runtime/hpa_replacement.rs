@@ -155,13 +155,13 @@ mod tests {
     const EARLY: &str = "2026-01-01T00:00:00.000000Z";
     const LATE: &str = "2026-01-01T00:00:02.000000Z";
 
-    fn lease(renewed: &str, mode: &str, holder: &str) -> Option<Lease> {
+    fn lease(renewed: &str, mode: &str, holder: &str) -> Lease {
         let health = json!({"role": "horizontal", "mode": mode}).to_string();
         let lease = json!({
             "metadata": {"name": LEASE, "annotations": {role_health::ANNOTATION: health}},
             "spec": {"renewTime": renewed, "leaseDurationSeconds": 15, "holderIdentity": holder},
         });
-        Some(serde_json::from_value(lease).expect("a Lease"))
+        serde_json::from_value(lease).expect("a Lease")
     }
 
     #[test]
@@ -169,42 +169,44 @@ mod tests {
         let start = Instant::now();
         let mut observed = Observation::default();
         assert!(!observed.is_active(start));
-        observed.observe(Ok(lease(EARLY, "replace", "a")), start);
+        observed.observe(Ok(Some(lease(EARLY, "replace", "a"))), start);
         assert!(!observed.is_active(start), "it could be an old one");
-        observed.observe(Ok(lease(LATE, "replace", "a")), start);
+        observed.observe(Ok(Some(lease(LATE, "replace", "a"))), start);
         assert!(observed.is_active(start));
         observed.observe(Err("no response".to_owned()), start);
         assert!(observed.is_active(start), "it has not expired");
         let expired = start + Duration::from_secs(21);
-        observed.observe(Ok(lease(LATE, "replace", "a")), expired);
+        observed.observe(Ok(Some(lease(LATE, "replace", "a"))), expired);
         assert!(!observed.is_active(expired));
     }
 
     #[test]
     fn a_single_read_uses_the_renew_time() {
         let wall = |text: &str| serde_json::from_value::<Time>(json!(text)).expect("a time");
-        let replaced = lease(EARLY, "replace", "a").expect("a Lease");
+        let replaced = lease(EARLY, "replace", "a");
         assert!(is_replaced_at(&replaced, wall("2026-01-01T00:00:14Z")));
         assert!(!is_replaced_at(&replaced, wall("2026-01-01T00:00:15Z")));
-        let shadowed = lease(EARLY, "shadow", "a").expect("a Lease");
+        let shadowed = lease(EARLY, "shadow", "a");
         assert!(!is_replaced_at(&shadowed, wall("2026-01-01T00:00:01Z")));
     }
 
     #[test]
     fn another_mode_a_released_lease_or_none_does_not_replace() {
         let start = Instant::now();
-        for then in [lease(LATE, "adopted", "a"), lease(LATE, "replace", ""), None] {
+        let (other, released) = (lease(LATE, "adopted", "a"), lease(LATE, "replace", ""));
+        for then in [Some(other), Some(released), None] {
             let mut observed = Observation::default();
-            observed.observe(Ok(lease(EARLY, "replace", "a")), start);
-            observed.observe(Ok(lease("2026-01-01T00:00:01.000000Z", "replace", "a")), start);
+            observed.observe(Ok(Some(lease(EARLY, "replace", "a"))), start);
+            let renewed = lease("2026-01-01T00:00:01.000000Z", "replace", "a");
+            observed.observe(Ok(Some(renewed)), start);
             assert!(observed.is_active(start));
             observed.observe(Ok(then), start);
             assert!(!observed.is_active(start));
         }
-        let mut without = lease(LATE, "replace", "a").expect("a Lease");
+        let mut without = lease(LATE, "replace", "a");
         without.metadata.annotations = None;
         let mut observed = Observation::default();
-        observed.observe(Ok(lease(EARLY, "replace", "a")), start);
+        observed.observe(Ok(Some(lease(EARLY, "replace", "a"))), start);
         observed.observe(Ok(Some(without)), start);
         assert!(!observed.is_active(start), "it does not name its mode");
     }

@@ -83,15 +83,7 @@ pub async fn explain(
     };
     let pods = &required(cluster, pods)?.objects;
 
-    let has_hpas = snapshot.hpas.as_ref().is_ok_and(|hpas| !hpas.objects.is_empty());
-    let is_replaced = if has_hpas && config.compat == Compat::Plimsoll {
-        let namespace = hpa_replacement::DEFAULT_NAMESPACE;
-        let leases = read_leases(client, [namespace]).await;
-        shared_requests::is_hpa_controller_replaced(leases.get(namespace), now)
-    } else {
-        false
-    };
-
+    let is_replaced = is_hpa_controller_replaced(config, client, &snapshot, now).await;
     let key = ObjectKey::new(namespace, name);
     let state = SharedState::new(
         VpaIndex::new(NamespaceScope::default(), vpa.spec.recommender_name()),
@@ -162,6 +154,22 @@ pub async fn explain(
         shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa, is_replaced);
     }
     Ok(report)
+}
+
+/// Whether Plimsoll replaces the HPA controller of the cluster. Leases are read only if there are HPAs.
+async fn is_hpa_controller_replaced(
+    config: &ExplainConfig,
+    client: &Client,
+    snapshot: &ClusterSnapshot,
+    now: Time,
+) -> bool {
+    let has_hpas = snapshot.hpas.as_ref().is_ok_and(|hpas| !hpas.objects.is_empty());
+    if !has_hpas || config.compat == Compat::Upstream {
+        return false;
+    }
+    let namespace = hpa_replacement::DEFAULT_NAMESPACE;
+    let leases = read_leases(client, [namespace]).await;
+    shared_requests::is_hpa_controller_replaced(leases.get(namespace), now)
 }
 
 fn open_storage(
