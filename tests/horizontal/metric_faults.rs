@@ -33,17 +33,19 @@ use crate::support::{
     wait,
 };
 
-/// The name of an object, its annotations, its behavior, and its metric.
+/// The name of an object, the mode that it is adopted in, its behavior, and its metric.
 type Object = (&'static str, &'static str, &'static str, &'static str);
 
 const ADOPTED: &[Object] = &[
-    ("memory", "plimsoll.dev/hpa: drive, ", DISABLED, MEMORY),
-    ("value", "plimsoll.dev/hpa: drive, ", DISABLED, VALUE),
-    ("assist", "plimsoll.dev/hpa: assist, ", "{scaleDown: {selectPolicy: Disabled}}", MEMORY),
+    ("memory", "drive", DISABLED, MEMORY),
+    ("value", "drive", DISABLED, VALUE),
+    ("assist", "assist", "{scaleDown: {selectPolicy: Disabled}}", MEMORY),
 ];
-/// What is in `plimsoll.dev/behavior` applies in place of these behaviors.
-const REPLACED: &[Object] =
-    &[("memory", "", "null", MEMORY), ("value", "", "null", VALUE), ("object", "", "null", OBJECT)];
+const REPLACED: &[Object] = &[
+    ("memory", "", OWN_BEHAVIOR, MEMORY),
+    ("value", "", OWN_BEHAVIOR, VALUE),
+    ("object", "", OWN_BEHAVIOR, OBJECT),
+];
 /// Removes all that it may at once.
 const OWN_BEHAVIOR: &str = r#"{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":15}]}}"#;
 /// Passes of each object with a fault.
@@ -117,12 +119,17 @@ impl FaultyMetrics {
 
     async fn create_workloads(&self) {
         let Fixture { bed, namespace, .. } = &self.fixture;
-        for (name, annotations, behavior, metric) in self.objects {
+        for (name, mode, behavior, metric) in self.objects {
             let workload = manifests::deployment(name, 2, "100m", "256Mi");
             manifests::create::<Deployment>(bed.client(), namespace, &workload).await;
             let prefix = format!("{name}-");
             bed.nodes().pods(namespace, &prefix, 2, "are ready", is_ready).await;
-            let annotations = format!("{{{annotations}plimsoll.dev/behavior: '{OWN_BEHAVIOR}'}}");
+            let annotations = match *mode {
+                "" => "{}".to_owned(),
+                mode => {
+                    format!("{{plimsoll.dev/hpa: {mode}, plimsoll.dev/behavior: '{OWN_BEHAVIOR}'}}")
+                }
+            };
             let hpa = hpa(name, &[metric], behavior, &annotations);
             manifests::create::<HorizontalPodAutoscaler>(bed.client(), namespace, &hpa).await;
         }
