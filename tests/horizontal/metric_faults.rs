@@ -48,14 +48,14 @@ const REPLACED: &[Object] = &[
 ];
 /// Removes all that it may at once.
 const OWN_BEHAVIOR: &str = r#"{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":15}]}}"#;
-/// Passes of each object with a fault.
-const PASSES: u64 = 8;
 const FLAGS: [&str; 2] = ["--horizontal-pod-autoscaler-sync-period=250ms", "--request-timeout=1s"];
 
 /// Workloads whose metrics have faults, and the controller that scales them.
 struct FaultyMetrics {
     fixture: Fixture,
     objects: &'static [Object],
+    /// Passes of each object with a fault.
+    passes: u64,
     /// Whether the metrics API hangs for our controllers alone.
     hangs: Arc<AtomicBool>,
     /// A second controller, which decides about the same objects in shadow mode.
@@ -89,7 +89,13 @@ impl FaultyMetrics {
         let role =
             start_with(&proxy, &namespace, &[&["--mode=adopted"], &FLAGS[..]].concat()).await;
         let fixture = Fixture { bed, namespace, usage, proxy, role };
-        Some(Self { fixture, objects: ADOPTED, hangs, shadow: Some((shadow_proxy, shadow)) })
+        Some(Self {
+            fixture,
+            objects: ADOPTED,
+            passes: 8,
+            hangs,
+            shadow: Some((shadow_proxy, shadow)),
+        })
     }
 
     /// In place of the HPA controller.
@@ -104,7 +110,7 @@ impl FaultyMetrics {
         let replace = ["--mode=replace", "--builtin-sync-period=1s", "--sentinel-proof=1s"];
         let role = start_with(&proxy, &namespace, &[&replace, &FLAGS[..]].concat()).await;
         let fixture = Fixture { bed, namespace, usage, proxy, role };
-        Some(Self { fixture, objects: REPLACED, hangs, shadow: None })
+        Some(Self { fixture, objects: REPLACED, passes: 4, hangs, shadow: None })
     }
 
     fn names(&self) -> Vec<&'static str> {
@@ -190,7 +196,7 @@ impl FaultyMetrics {
 
     /// Waits until each controller has reconciled each object some times more.
     async fn wait_for_passes(&self) {
-        let more = PASSES * self.objects.len() as u64;
+        let more = self.passes * self.objects.len() as u64;
         for role in self.shadow.iter().map(|(_, role)| role).chain([&self.fixture.role]) {
             let expected = role.reconciles() + more;
             wait::until("each object is reconciled some times more", || async {
