@@ -33,27 +33,29 @@ use crate::support::{
     wait,
 };
 
-/// The name of an object, its annotations, its behavior, and its metric.
+/// The name of an object, the mode that it is adopted in, its behavior, and its metric.
 type Object = (&'static str, &'static str, &'static str, &'static str);
 
 const ADOPTED: &[Object] = &[
-    ("memory", "plimsoll.dev/hpa: drive, ", DISABLED, MEMORY),
-    ("value", "plimsoll.dev/hpa: drive, ", DISABLED, VALUE),
-    ("assist", "plimsoll.dev/hpa: assist, ", "{scaleDown: {selectPolicy: Disabled}}", MEMORY),
+    ("memory", "drive", DISABLED, MEMORY),
+    ("value", "drive", DISABLED, VALUE),
+    ("assist", "assist", "{scaleDown: {selectPolicy: Disabled}}", MEMORY),
 ];
-/// What is in `plimsoll.dev/behavior` applies in place of these behaviors.
-const REPLACED: &[Object] =
-    &[("memory", "", "null", MEMORY), ("value", "", "null", VALUE), ("object", "", "null", OBJECT)];
+const REPLACED: &[Object] = &[
+    ("memory", "", OWN_BEHAVIOR, MEMORY),
+    ("value", "", OWN_BEHAVIOR, VALUE),
+    ("object", "", OWN_BEHAVIOR, OBJECT),
+];
 /// Removes all that it may at once.
 const OWN_BEHAVIOR: &str = r#"{"scaleDown":{"stabilizationWindowSeconds":0,"policies":[{"type":"Percent","value":100,"periodSeconds":15}]}}"#;
-/// Passes of each object with a fault.
-const PASSES: u64 = 8;
 const FLAGS: [&str; 2] = ["--horizontal-pod-autoscaler-sync-period=250ms", "--request-timeout=1s"];
 
 /// Workloads whose metrics have faults, and the controller that scales them.
 struct FaultyMetrics {
     fixture: Fixture,
     objects: &'static [Object],
+    /// Passes of each object with a fault.
+    passes: u64,
     /// Whether the metrics API hangs for our controllers alone.
     hangs: Arc<AtomicBool>,
     /// A second controller, which decides about the same objects in shadow mode.
@@ -87,7 +89,13 @@ impl FaultyMetrics {
         let role =
             start_with(&proxy, &namespace, &[&["--mode=adopted"], &FLAGS[..]].concat()).await;
         let fixture = Fixture { bed, namespace, usage, proxy, role };
-        Some(Self { fixture, objects: ADOPTED, hangs, shadow: Some((shadow_proxy, shadow)) })
+        Some(Self {
+            fixture,
+            objects: ADOPTED,
+            passes: 8,
+            hangs,
+            shadow: Some((shadow_proxy, shadow)),
+        })
     }
 
     /// In place of the HPA controller.
@@ -102,7 +110,7 @@ impl FaultyMetrics {
         let replace = ["--mode=replace", "--builtin-sync-period=1s", "--sentinel-proof=1s"];
         let role = start_with(&proxy, &namespace, &[&replace, &FLAGS[..]].concat()).await;
         let fixture = Fixture { bed, namespace, usage, proxy, role };
-        Some(Self { fixture, objects: REPLACED, hangs, shadow: None })
+        Some(Self { fixture, objects: REPLACED, passes: 4, hangs, shadow: None })
     }
 
     fn names(&self) -> Vec<&'static str> {
@@ -117,12 +125,17 @@ impl FaultyMetrics {
 
     async fn create_workloads(&self) {
         let Fixture { bed, namespace, .. } = &self.fixture;
-        for (name, annotations, behavior, metric) in self.objects {
+        for (name, mode, behavior, metric) in self.objects {
             let workload = manifests::deployment(name, 2, "100m", "256Mi");
             manifests::create::<Deployment>(bed.client(), namespace, &workload).await;
             let prefix = format!("{name}-");
             bed.nodes().pods(namespace, &prefix, 2, "are ready", is_ready).await;
-            let annotations = format!("{{{annotations}plimsoll.dev/behavior: '{OWN_BEHAVIOR}'}}");
+            let annotations = match *mode {
+                "" => "{}".to_owned(),
+                mode => {
+                    format!("{{plimsoll.dev/hpa: {mode}, plimsoll.dev/behavior: '{OWN_BEHAVIOR}'}}")
+                }
+            };
             let hpa = hpa(name, &[metric], behavior, &annotations);
             manifests::create::<HorizontalPodAutoscaler>(bed.client(), namespace, &hpa).await;
         }
@@ -183,7 +196,7 @@ impl FaultyMetrics {
 
     /// Waits until each controller has reconciled each object some times more.
     async fn wait_for_passes(&self) {
-        let more = PASSES * self.objects.len() as u64;
+        let more = self.passes * self.objects.len() as u64;
         for role in self.shadow.iter().map(|(_, role)| role).chain([&self.fixture.role]) {
             let expected = role.reconciles() + more;
             wait::until("each object is reconciled some times more", || async {
