@@ -5,6 +5,7 @@ use k8s_openapi::api::autoscaling::v2::{
 };
 use plimsoll_core::{
     api::annotations::InvalidAnnotation,
+    coordination::{RequestRange, ScalePointSource, request_range::Floor},
     hpa::{
         Config, Decision, HpaRecord, Spec,
         conditions::SCALING_ACTIVE,
@@ -442,7 +443,7 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         findings.push(Finding::new(code, message));
     }
     let warnings = input.vpa_rules.warnings.iter();
-    findings.extend(warnings.map(|why| Finding::new("vpa_same_resource", why.clone())));
+    findings.extend(warnings.map(|why| Finding::new(why.code, why.message.clone())));
     let wants_more = decision.limited.as_ref().is_some_and(|limited| {
         limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
     });
@@ -465,15 +466,46 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
     findings
 }
 
+/// What the replicas follow in place of a target.
+fn scale_point_note(followed: &FollowedScalePoint) -> String {
+    let FollowedScalePoint { vpa, resource, point, .. } = followed;
+    let amount = |milli| resource.quantity(milli).to_string();
+    let why = match vpa {
+        Some(vpa) => {
+            format!("VerticalPodAutoscaler {vpa} changes the {resource} requests of the same pods")
+        }
+        None => "plimsoll.dev/utilization-of is template".to_owned(),
+    };
+    let source = match point.source {
+        ScalePointSource::Template => {
+            "the target utilization of the request in the pod template".to_owned()
+        }
+        ScalePointSource::FirstRequests => {
+            "the target utilization of the first requests, as the pod template has none".to_owned()
+        }
+        ScalePointSource::RaisedAtMax { base } => {
+            format!("raised from {} because maxReplicas are not enough", amount(base))
+        }
+    };
+    let request = match followed.request_range() {
+        _ if vpa.is_none() => String::new(),
+        RequestRange { min: Some(min), floor: Some(Floor::AtMaxReplicas), .. } => {
+            format!("; requests are at least {}, as maxReplicas are not enough", amount(min))
+        }
+        RequestRange { min: Some(min), .. } => format!("; requests are at least {}", amount(min)),
+        RequestRange { min: None, .. } => {
+            "; requests have no lower bound, as the workload is idle".to_owned()
+        }
+    };
+    format!(
+        "{why}, so the replicas follow the usage per pod relative to {} ({source}){request}.",
+        amount(point.milli)
+    )
+}
+
 fn notes(input: &HpaInput<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    for FollowedScalePoint { vpa, resource, milli } in &input.vpa_rules.scale_points {
-        notes.push(format!(
-            "VerticalPodAutoscaler {vpa} changes the {resource} requests of the same pods, so the replicas follow the usage \
-             per pod relative to {} (the target utilization of the request in the pod template).",
-            resource.quantity(*milli)
-        ));
-    }
+    notes.extend(input.vpa_rules.scale_points.iter().map(scale_point_note));
     let is_read_from_status = |metric: &MetricSpec| {
         matches!(
             metric.source,
@@ -606,8 +638,10 @@ mod tests {
             resources: vec!["cpu"],
             average_values: vec!["cpu: averageValue: 300m".to_owned()],
         }];
-        let follows_requests =
-            VpaRules { warnings: vec!["it follows requests".to_owned()], ..VpaRules::default() };
+        let warned = |code| {
+            let warning = Warning { code, message: "it follows requests".to_owned() };
+            VpaRules { warnings: vec![warning], ..VpaRules::default() }
+        };
         for (case, expected) in [
             (Case::default(), &[][..]),
             (Case { value: Some(90), ..Case::default() }, &[]),
@@ -618,7 +652,14 @@ mod tests {
             (Case { selector: Some("a b"), ..Case::default() }, &["selector"]),
             (Case { foreign: &foreign, ..Case::default() }, &["foreign_pods"]),
             (Case { contested: &contested, ..Case::default() }, &["vpa_same_resource"]),
-            (Case { vpa_rules: follows_requests, ..Case::default() }, &["vpa_same_resource"]),
+            (
+                Case { vpa_rules: warned("vpa_same_resource"), ..Case::default() },
+                &["vpa_same_resource"],
+            ),
+            (
+                Case { vpa_rules: warned("scale_point_too_low"), ..Case::default() },
+                &["scale_point_too_low"],
+            ),
             (Case { bounds: Some((3, 3)), ..Case::default() }, &["min_equals_max"]),
         ] {
             let report = report(&case);
