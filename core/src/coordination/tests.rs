@@ -627,7 +627,10 @@ proptest! {
         let measured = Measurement { usage, mean_request, replicas: current, min, max, tolerance, now: NOW };
         let mut after = state.after(base, &measured);
         let floor = |state: &State| state.range(base).min;
-        prop_assert!(floor(&after) >= floor(&state) || (counted > 0 && state.raised.is_some()), "{:?}", after);
+        // Low usage of the pods that count may end a raise after a day, and nothing else.
+        let without_raise = State { raised: None, ..state };
+        let ends_raise = counted > 0 && floor(&after) == floor(&without_raise);
+        prop_assert!(floor(&after) >= floor(&state) || ends_raise, "{:?}", after);
         if let Some(to) = after.needed_request(after.range(base), RecentUsage::default().target(NOW), NOW) {
             after.raise(base, to, NOW);
         }

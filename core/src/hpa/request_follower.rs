@@ -8,7 +8,7 @@ use k8s_openapi::{
 use super::{
     options::UtilizationOf,
     record::{HpaRecord, RECORD_ANNOTATION},
-    scale_point::request_metrics,
+    scale_point::{RequestMetric, request_metrics},
     shared_states::SharedStates,
     spec::Spec,
     takeover::{ObjectMode, takeover},
@@ -28,13 +28,19 @@ pub fn request_follower(
     } else {
         SharedStates::default()
     };
+    let asks_for_template = utilization_of(metadata) == Some(UtilizationOf::Template);
+    let state_of = |metric: RequestMetric<'_>| {
+        let state = states.state(metric.resource, metric.container);
+        // A template without a request is an error then.
+        State { first_requests: state.first_requests.filter(|_| !asks_for_template), ..state }
+    };
     let requests = match &parsed {
         Some(spec) => request_metrics(spec)
             .map(|metric| FollowedRequest {
                 resource: metric.resource,
                 container: metric.container.map(Into::into),
                 percent: Some(metric.percent),
-                state: states.state(metric.resource, metric.container),
+                state: state_of(metric),
             })
             .collect(),
         // What cannot be read could be relative to any request.
@@ -69,7 +75,12 @@ fn uses_scale_point(metadata: &ObjectMeta, spec: &Spec) -> bool {
     let Some(annotations) = &metadata.annotations else { return false };
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     takeover(annotations, owners, spec).mode == ObjectMode::Drive
-        && !follows_pods(UtilizationOf::read(annotations).ok().flatten())
+        && !follows_pods(utilization_of(metadata))
+}
+
+/// What the object asks for the utilization of. An invalid annotation is ignored.
+fn utilization_of(metadata: &ObjectMeta) -> Option<UtilizationOf> {
+    UtilizationOf::read(metadata.annotations.as_ref()?).ok().flatten()
 }
 
 /// Whether the replicas follow what the pods have, although a VPA may change that.
@@ -150,6 +161,11 @@ mod tests {
             let follower = follower(&metadata, &both, &utilization);
             assert_eq!(follower.requests[0].state.first_requests, first, "{mode} {record}");
         }
+        let annotations = json!({"plimsoll.dev/hpa": "drive", RECORD_ANNOTATION: own.to_string(),
+            "plimsoll.dev/utilization-of": "template"});
+        let metadata = json!({"name": "web", "uid": "1", "annotations": annotations});
+        let template = follower(&metadata, &both, &utilization);
+        assert_eq!(template.requests[0].state, State::default(), "only the template counts");
     }
 
     #[test]

@@ -36,10 +36,11 @@ impl SharedStates {
     pub fn of_record(record: &HpaRecord, uid: Option<&str>, (kind, name): (&str, &str)) -> Self {
         let is_other = record.memory.uid.is_some() && record.memory.uid.as_deref() != uid;
         let states = &record.shared_requests;
-        if is_other || states.target != target_text(kind, name) {
-            return Self::default();
-        }
-        states.clone()
+        if is_other || !states.is_about(kind, name) { Self::default() } else { states.clone() }
+    }
+
+    fn is_about(&self, kind: &str, name: &str) -> bool {
+        self.target.split_once(SEPARATOR) == Some((kind, name))
     }
 
     /// The state of a request.
@@ -83,10 +84,10 @@ impl SharedMemory {
 
     /// Forgets what is about another object or target.
     pub fn ensure_object(&mut self, uid: Option<&str>, (kind, name): (&str, &str)) {
-        let target = target_text(kind, name);
-        if self.uid.as_deref() == uid && self.states.target == target {
+        if self.uid.as_deref() == uid && self.states.is_about(kind, name) {
             return;
         }
+        let target = format!("{kind}{SEPARATOR}{name}");
         let states = SharedStates { target, requests: BTreeMap::new() };
         *self = Self { uid: uid.map(str::to_owned), states, recent: BTreeMap::new() };
     }
@@ -148,10 +149,6 @@ impl SharedMemory {
             *state != State::default()
         });
     }
-}
-
-fn target_text(kind: &str, name: &str) -> String {
-    format!("{kind}{SEPARATOR}{name}")
 }
 
 fn key(resource: Resource, container: Option<&str>) -> String {

@@ -83,7 +83,7 @@ pub struct VpaRules {
     /// What the user should know.
     pub warnings: Vec<Warning>,
     /// Whether something is not known yet that the scale points depend on.
-    is_partial: bool,
+    pub is_partial: bool,
 }
 
 /// A scale point that replicas follow.

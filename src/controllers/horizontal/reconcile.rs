@@ -60,6 +60,10 @@ pub(super) async fn reconcile(
     };
     let own_rules = state.own.rules.of(&object, &spec, &controller.autoscaler.config);
     restore_memory(controller, key, state, now);
+    if own_rules.acts() {
+        let (uid, target) = owner_of(&object);
+        state.own.shared_requests.ensure_object(uid, target);
+    }
     let observed_at = Instant::now();
     let scale = read_scale(controller, key, state).await;
     let pods = match &scale {
@@ -162,6 +166,12 @@ fn report_warnings(
     state.own.reported_annotations = warnings;
 }
 
+/// What the memory of requests is about: the UID of the object, and kind and name of its target.
+fn owner_of(object: &RecordedHpa) -> (Option<&str>, (&str, &str)) {
+    let target = &object.spec.scale_target_ref;
+    (object.metadata.uid.as_deref(), (&target.kind, &target.name))
+}
+
 /// Continues with the memory of the process that stored the record.
 fn restore_memory(
     controller: &HorizontalController,
@@ -169,10 +179,6 @@ fn restore_memory(
     state: &mut ObjectState,
     now: Time,
 ) {
-    let uid = state.object.metadata.uid.clone();
-    let reference = &state.object.spec.scale_target_ref;
-    let target = (reference.kind.as_str(), reference.name.as_str());
-    state.own.shared_requests.ensure_object(uid.as_deref(), target);
     if std::mem::replace(&mut state.own.is_restored, true) {
         return;
     }
@@ -181,7 +187,8 @@ fn restore_memory(
     }
     let record = state.object.stored.record.as_ref();
     if let Some(record) = record {
-        state.own.shared_requests = SharedMemory::restored(record, uid.as_deref(), target, now);
+        let (uid, target) = owner_of(&state.object);
+        state.own.shared_requests = SharedMemory::restored(record, uid, target, now);
     }
     let stored = record.map(|record| record.restored_memory(now));
     state.own.memory = HpaState::restored(stored, controller.autoscaler.config.fixes);

@@ -555,9 +555,17 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::hpa::{
-        Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
-        decide,
+    use std::{sync::Arc, time::Duration};
+
+    use plimsoll_core::{
+        coordination::{ContainerRequests, Template},
+        hpa::{
+            Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
+            SharedMemory, decide,
+            options::UtilizationOf,
+            pod::Container,
+            vpa_rules::{TargetVpa, VpaContext},
+        },
     };
     use serde_json::json;
 
@@ -665,6 +673,106 @@ mod tests {
             let report = report(&case);
             let codes: Vec<_> = report.findings.iter().map(|finding| &*finding.code).collect();
             assert_eq!(codes, expected, "{report:?}");
+        }
+    }
+
+    /// The note about a scale point, given the CPU requests of template and pods and the stored state.
+    fn note_about(
+        template: Option<i64>,
+        cpu: &str,
+        state: serde_json::Value,
+        asks_for_template: bool,
+    ) -> String {
+        let target = json!({"type": "Utilization", "averageUtilization": 60});
+        let spec = json!({"maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});
+        let spec = Spec::read(&serde_json::from_value(spec).expect("a spec")).expect("valid");
+        let vpa =
+            serde_json::from_value(json!({"targetRef": {"kind": "Deployment", "name": "web"}}));
+        let vpa = TargetVpa { name: "web".into(), spec: vpa.expect("a VPA"), updates: None };
+        let vpas = if asks_for_template { Vec::new() } else { vec![Arc::new(vpa)] };
+        let cpu = [("cpu".to_owned(), cpu.parse::<Quantity>().expect("a quantity"))].into();
+        let container = Container { name: "app".to_owned(), requests: cpu, ..Container::default() };
+        let pods = [Pod { containers: vec![container], ..Pod::default() }];
+        let container = ContainerRequests { name: "app".into(), cpu: template, memory: None };
+        let template = Template::Known([container].into_iter().collect());
+        let record =
+            json!({"sharedRequests": {"target": "Deployment/web", "requests": {"cpu": state}}});
+        let record = HpaRecord::parse(&record.to_string()).expect("a record");
+        let memory = SharedMemory::restored(&record, None, ("Deployment", "web"), NOW);
+        let context = VpaContext {
+            vpas: Some(&vpas),
+            pods: &pods,
+            template: &template,
+            is_only_writer: true,
+            utilization_of: asks_for_template.then_some(UtilizationOf::Template),
+            pod_level_resources: true,
+            memory: &memory,
+            readiness: Duration::ZERO,
+            now: NOW,
+        };
+        let vpa_rules = VpaRules::new(&spec, context);
+        report(&Case { vpa_rules, ..Case::default() }).notes.first().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_note_says_where_a_scale_point_is_from_and_what_it_means_for_requests() {
+        let vpa = "VerticalPodAutoscaler web changes the cpu requests of the same pods, so the replicas follow the usage per \
+                   pod relative to ";
+        let raised = json!({"raised": {"request": 460, "base": 300, "since": NOW, "needed": NOW}});
+        let long_ago = NOW.earlier(Duration::from_hours(9 * 24));
+        let idle = json!({"idle": {"since": long_ago, "last": NOW}});
+        for (template, cpu, state, asks_for_template, expected) in [
+            (
+                Some(500),
+                "400m",
+                json!({}),
+                false,
+                format!(
+                    "{vpa}300m (the target utilization of the request in the pod template); requests are at least 316m."
+                ),
+            ),
+            (
+                None,
+                "100m",
+                json!({"firstRequests": 400}),
+                false,
+                format!(
+                    "{vpa}240m (the target utilization of the first requests, as the pod template has none); requests are \
+                     at least 253m."
+                ),
+            ),
+            (
+                Some(500),
+                "460m",
+                raised,
+                false,
+                format!(
+                    "{vpa}414m (raised from 300m because maxReplicas are not enough); requests are at least 460m, as \
+                     maxReplicas are not enough."
+                ),
+            ),
+            (
+                Some(500),
+                "50m",
+                idle,
+                false,
+                format!(
+                    "{vpa}300m (the target utilization of the request in the pod template); requests have no lower bound, \
+                     as the workload is idle."
+                ),
+            ),
+            (
+                Some(500),
+                "400m",
+                json!({}),
+                true,
+                "plimsoll.dev/utilization-of is template, so the replicas follow the usage per pod relative to 300m (the \
+                 target utilization of the request in the pod template)."
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(note_about(template, cpu, state, asks_for_template), expected);
         }
     }
 
