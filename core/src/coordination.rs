@@ -24,17 +24,21 @@ pub mod request_range;
 pub mod retarget;
 pub mod scale_point;
 pub mod shared_request;
+pub mod state;
 pub mod template_requests;
 pub mod update_wave;
+pub mod usage_per_pod;
 
 pub use change_timing::{ChangeReason, Hold, RequestChange};
-pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, State, coordinate};
+pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, coordinate};
 pub use observed_replicas::{ObservedReplicas, ReplicaStatus};
 pub use request_range::RequestRange;
 pub use scale_point::{ScalePoint, ScalePointSource};
 pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
+pub use state::{Measurement, State};
 pub use template_requests::{ContainerRequests, Template, TemplateRequests};
 pub use update_wave::UpdateWave;
+pub use usage_per_pod::{RecentUsage, UsagePerPod};
 
 #[cfg(test)]
 mod tests;

@@ -49,6 +49,7 @@ pub mod scale_rate;
 pub mod schedule;
 pub mod selector;
 pub mod sentinel;
+pub mod shared_states;
 pub mod spec;
 pub mod stabilization;
 pub mod status;
@@ -73,6 +74,7 @@ pub use request_follower::request_follower;
 pub use samples::{Answer, Fetched, MetricRequest};
 pub use scale_decision::{RESTRICTIONS, scale_decision};
 pub use selector::Selector;
+pub use shared_states::{SharedMemory, SharedStates};
 pub use spec::Spec;
 
 #[cfg(test)]

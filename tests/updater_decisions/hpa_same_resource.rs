@@ -112,6 +112,22 @@ fn a_floor_lets_the_request_fall_only_to_the_scale_point() {
     assert_eq!(resized(&case)[0], "cpu 316m, memory 100M");
 }
 
+#[test]
+fn a_raised_request_is_actuated_in_place_and_an_idle_workload_gets_the_recommendation() {
+    let requests = "cpu 350m, memory 100M";
+    let cpu = |rule| case("InPlaceOrRecreate", requests, ONLY_CPU, &[shared(Resource::Cpu, rule)]);
+    for (rule, expected) in [
+        (SharedRequestRule::AtMaxReplicas(460), "cpu 460m, memory 100M"),
+        (SharedRequestRule::Idle, "cpu 200m, memory 100M"),
+    ] {
+        let case = cpu(rule);
+        let steps = case.decide().steps;
+        let is_resize = |action: &Action| matches!(action, Action::Resize { .. });
+        assert!(steps.iter().all(|(step, _)| is_resize(&step.action)), "{rule:?}: {steps:?}");
+        assert_eq!(resized(&case)[0], expected);
+    }
+}
+
 proptest! {
     /// Whatever the recommendation, no step writes the held resource, and the other gets what it would get without the hold.
     #[test]

@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::{
-    Hold, ObservedReplicas, Resource, ScalePoint, TemplateRequests, change_timing::Replicas,
-    request_range::RequestRange,
+    Hold, ObservedReplicas, Resource, ScalePoint, State, TemplateRequests,
+    change_timing::Replicas,
+    request_range::{Floor, RequestRange},
 };
 
 /// An autoscaler of replicas with targets that are relative to requests.
@@ -37,6 +38,8 @@ pub struct FollowedRequest {
     pub percent: Option<i32>,
     /// The mean usage per pod in milli-units; `None` if it is unknown.
     pub usage: Option<i64>,
+    /// What the controller of its replicas has stored about it.
+    pub state: State,
 }
 
 /// A request of the pods of a VPA that an autoscaler of replicas uses.
@@ -48,7 +51,7 @@ pub struct SharedRequest {
     pub resource: Resource,
     /// The container; `None` for all of them.
     pub container: Option<Box<str>>,
-    /// The scale point; `None` if the request in the pod template is unknown.
+    /// The scale point; `None` if neither the pod template nor the state has a request.
     pub scale_point: Option<ScalePoint>,
     /// What it means for the request.
     pub rule: SharedRequestRule,
@@ -65,8 +68,23 @@ pub enum SharedRequestRule {
     Held,
     /// The replicas follow the scale point. The request is at least this many milli-units, summed over the containers.
     AtLeast(i64),
+    /// There are as many replicas as allowed, and they are not enough. The request is at least this many milli-units, summed
+    /// over the containers.
+    AtMaxReplicas(i64),
+    /// The replicas follow the scale point, and the workload is idle, so the request has no lower bound.
+    Idle,
     /// The request of this pod may be changed, but not now.
     Waits(Hold),
+}
+
+impl From<RequestRange> for SharedRequestRule {
+    fn from(range: RequestRange) -> Self {
+        match (range.min, range.floor) {
+            (None, _) => Self::Idle,
+            (Some(min), Some(Floor::AtMaxReplicas)) => Self::AtMaxReplicas(min),
+            (Some(min), _) => Self::AtLeast(min),
+        }
+    }
 }
 
 impl RequestFollower {
@@ -98,16 +116,16 @@ impl RequestFollower {
         let (replicas, lacks_replicas) = self.replicas.replicas(ratio);
         let uses_scale_point = self.follows_scale_point(is_replaced);
         self.requests.iter().zip(scale_points).map(move |(followed, scale_point)| {
-            let floor = scale_point.filter(|_| uses_scale_point);
-            let floor =
-                floor.and_then(|scale_point| RequestRange::for_usage(scale_point, false).min);
+            let rule = scale_point
+                .filter(|_| uses_scale_point)
+                .map(|scale_point| followed.state.range(scale_point).into());
             SharedRequest {
                 hpa: self.name.clone(),
                 resource: followed.resource,
                 container: followed.container.clone(),
                 scale_point,
                 // Without a scale point, the replicas follow the requests.
-                rule: floor.map_or(SharedRequestRule::Held, SharedRequestRule::AtLeast),
+                rule: rule.unwrap_or(SharedRequestRule::Held),
                 replicas,
                 lacks_replicas,
             }
@@ -119,7 +137,7 @@ impl FollowedRequest {
     fn scale_point(&self, template: Option<&TemplateRequests>) -> Option<ScalePoint> {
         let template = template?;
         let request = template.request(self.resource, self.container.as_deref());
-        ScalePoint::of(self.percent?, request, None)
+        self.state.base(self.percent?, request)
     }
 }
 
@@ -164,6 +182,14 @@ impl fmt::Display for SharedRequest {
                 let hpa = format!("HorizontalPodAutoscaler {hpa}");
                 write!(f, ", and a change of them waits: {}", hold.cause(&hpa))
             }
+            (SharedRequestRule::AtMaxReplicas(milli), _) => write!(
+                f,
+                ", and its maxReplicas are not enough, so they are at least {} per pod",
+                resource.quantity(*milli)
+            ),
+            (SharedRequestRule::Idle, _) => {
+                write!(f, ", and the workload is idle, so they have no lower bound")
+            }
         }
     }
 }
@@ -171,7 +197,14 @@ impl fmt::Display for SharedRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coordination::template_requests::ContainerRequests;
+    use crate::{
+        coordination::{
+            at_max::Raised,
+            idle::{IDLE_AFTER, IdleSpan},
+            template_requests::ContainerRequests,
+        },
+        types::Time,
+    };
 
     fn follower(percent: Option<i32>, uses_scale_point: bool) -> RequestFollower {
         RequestFollower {
@@ -183,11 +216,18 @@ mod tests {
                 container: None,
                 percent,
                 usage: None,
+                state: State::default(),
             }],
             replicas: ObservedReplicas::default(),
             uses_scale_point,
             uses_scale_point_if_replaced: true,
         }
+    }
+
+    fn with_state(state: State) -> RequestFollower {
+        let mut follower = follower(Some(60), true);
+        follower.requests[0].state = state;
+        follower
     }
 
     fn shared(follower: &RequestFollower, cpu: Option<i64>) -> SharedRequest {
@@ -233,6 +273,41 @@ mod tests {
     }
 
     #[test]
+    fn the_stored_state_gives_a_scale_point_ends_the_floor_or_raises_it() {
+        use SharedRequestRule::{AtLeast, AtMaxReplicas, Held, Idle};
+        let now = Time::from_secs(1_000_000);
+        let first_requests = State { first_requests: Some(400), ..State::default() };
+        let idle = |since| {
+            let idle = Some(IdleSpan { since, last: now });
+            State { idle, ..State::default() }
+        };
+        let (since, base) = (now, 300);
+        let raised = Raised { request: 460, base, since, needed: now };
+        let raised = |base| State { raised: Some(Raised { base, ..raised }), ..State::default() };
+        for (state, template, expected) in [
+            (State::default(), None, Held),
+            (first_requests, None, AtLeast(253)),
+            (first_requests, Some(500), AtLeast(316)),
+            (idle(now.earlier(IDLE_AFTER)), Some(500), Idle),
+            (idle(now), Some(500), AtLeast(316)),
+            (raised(300), Some(500), AtMaxReplicas(460)),
+            // A user has edited the template since.
+            (raised(300), Some(1000), AtLeast(632)),
+            // A raise needs a scale point.
+            (raised(300), None, Held),
+        ] {
+            let rule = shared(&with_state(state), template).rule;
+            assert_eq!(rule, expected, "{state:?} {template:?}");
+            let others = RequestFollower { uses_scale_point: false, ..with_state(state) };
+            assert_eq!(shared(&others, template).rule, Held, "{state:?}");
+        }
+        // The template is not known, and could have a request.
+        let unknown = with_state(first_requests);
+        let unknown = unknown.shared_requests(None, false).next().expect("it follows one request");
+        assert_eq!((unknown.scale_point, unknown.rule), (None, Held));
+    }
+
+    #[test]
     fn the_text_says_how_to_end_the_conflict() {
         let held = |template| shared(&follower(Some(60), false), template).to_string();
         assert_eq!(
@@ -243,5 +318,10 @@ mod tests {
         assert!(held(None).contains("with an averageValue in place"));
         let floor = shared(&follower(Some(60), true), Some(500)).to_string();
         assert!(floor.ends_with("so they are at least 316m per pod"), "{floor}");
+        let text = |rule| SharedRequest { rule, ..shared(&follower(Some(60), true), None) };
+        let raised = text(SharedRequestRule::AtMaxReplicas(460)).to_string();
+        assert!(raised.ends_with("not enough, so they are at least 460m per pod"), "{raised}");
+        let idle = text(SharedRequestRule::Idle).to_string();
+        assert!(idle.ends_with("idle, so they have no lower bound"), "{idle}");
     }
 }

@@ -7,14 +7,14 @@ use k8s_openapi::{
 
 use super::{
     follower_replicas::{observed_replicas, usage_per_pod},
-    scale_point::request_metrics,
+    options::UtilizationOf,
+    record::{HpaRecord, RECORD_ANNOTATION},
+    scale_point::{RequestMetric, request_metrics},
+    shared_states::SharedStates,
     spec::Spec,
     takeover::{ObjectMode, takeover},
 };
-use crate::{
-    api::hpa_annotations::UTILIZATION_OF,
-    coordination::{FollowedRequest, RequestFollower, Resource},
-};
+use crate::coordination::{FollowedRequest, RequestFollower, Resource, State};
 
 /// Reads an object.
 pub fn request_follower(
@@ -23,6 +23,19 @@ pub fn request_follower(
     status: Option<&HorizontalPodAutoscalerStatus>,
 ) -> RequestFollower {
     let parsed = Spec::read(spec).ok();
+    let may_use_scale_point = parsed.is_some() && !follows_pods(utilization_of(metadata));
+    let target = &spec.scale_target_ref;
+    let states = if may_use_scale_point {
+        stored_states(metadata, (&target.kind, &target.name))
+    } else {
+        SharedStates::default()
+    };
+    let asks_for_template = utilization_of(metadata) == Some(UtilizationOf::Template);
+    let state_of = |metric: RequestMetric<'_>| {
+        let state = states.state(metric.resource, metric.container);
+        // A template without a request is an error then.
+        State { first_requests: state.first_requests.filter(|_| !asks_for_template), ..state }
+    };
     let requests = match &parsed {
         Some(spec) => request_metrics(spec)
             .map(|metric| FollowedRequest {
@@ -30,6 +43,7 @@ pub fn request_follower(
                 container: metric.container.map(Into::into),
                 percent: Some(metric.percent),
                 usage: usage_per_pod(spec, metric, status),
+                state: state_of(metric),
             })
             .collect(),
         // What cannot be read could be relative to any request.
@@ -39,23 +53,31 @@ pub fn request_follower(
                 container: None,
                 percent: None,
                 usage: None,
+                state: State::default(),
             })
             .to_vec(),
     };
     RequestFollower {
         name: metadata.name.as_deref().unwrap_or_default().into(),
-        target_kind: spec.scale_target_ref.kind.as_str().into(),
-        target_name: spec.scale_target_ref.name.as_str().into(),
+        target_kind: target.kind.as_str().into(),
+        target_name: target.name.as_str().into(),
         requests,
         replicas: parsed
             .as_ref()
             .map(|spec| observed_replicas(metadata, spec, status))
             .unwrap_or_default(),
-        uses_scale_point: parsed
-            .as_ref()
-            .is_some_and(|spec| is_driven(metadata, spec) && may_use_scale_point(metadata)),
-        uses_scale_point_if_replaced: parsed.is_some() && may_use_scale_point(metadata),
+        uses_scale_point: may_use_scale_point
+            && parsed.as_ref().is_some_and(|spec| is_driven(metadata, spec)),
+        uses_scale_point_if_replaced: may_use_scale_point,
     }
+}
+
+/// What the controller of the replicas has stored. A record that cannot be read is ignored.
+fn stored_states(metadata: &ObjectMeta, target: (&str, &str)) -> SharedStates {
+    let text = metadata.annotations.as_ref().and_then(|all| all.get(RECORD_ANNOTATION));
+    let record = text.and_then(|text| HpaRecord::parse(text).ok());
+    let uid = metadata.uid.as_deref();
+    record.map(|record| SharedStates::of_record(&record, uid, target)).unwrap_or_default()
 }
 
 /// Whether only Plimsoll changes the replicas, even beside the HPA controller of the cluster.
@@ -65,9 +87,14 @@ fn is_driven(metadata: &ObjectMeta, spec: &Spec) -> bool {
     takeover(annotations, owners, spec).mode == ObjectMode::Drive
 }
 
-/// Whether the object does not ask for the utilization of anything else.
-fn may_use_scale_point(metadata: &ObjectMeta) -> bool {
-    !metadata.annotations.iter().any(|all| all.contains_key(UTILIZATION_OF.name))
+/// What the object asks for the utilization of. An invalid annotation is ignored.
+fn utilization_of(metadata: &ObjectMeta) -> Option<UtilizationOf> {
+    UtilizationOf::read(metadata.annotations.as_ref()?).ok().flatten()
+}
+
+/// Whether the replicas follow what the pods have, although a VPA may change that.
+pub(super) fn follows_pods(utilization_of: Option<UtilizationOf>) -> bool {
+    matches!(utilization_of, Some(UtilizationOf::Request | UtilizationOf::Limit))
 }
 
 #[cfg(test)]
@@ -96,16 +123,18 @@ mod tests {
         let both = json!({"scaleUp": disabled, "scaleDown": disabled});
         let down = json!({"scaleDown": disabled});
         let drive = json!({"plimsoll.dev/hpa": "drive"});
+        let utilization_of =
+            |of: &str| json!({"plimsoll.dev/hpa": "drive", "plimsoll.dev/utilization-of": of});
         for (annotations, behavior, expected) in [
             (&json!({}), &both, false),
             (&drive, &both, true),
             (&drive, &down, false),
             (&json!({"plimsoll.dev/hpa": "assist"}), &down, false),
-            (
-                &json!({"plimsoll.dev/hpa": "drive", "plimsoll.dev/utilization-of": "request"}),
-                &both,
-                false,
-            ),
+            (&utilization_of("request"), &both, false),
+            (&utilization_of("limit"), &both, false),
+            (&utilization_of("template"), &both, true),
+            // It is ignored.
+            (&utilization_of("limits"), &both, true),
         ] {
             let metadata = json!({"name": "web", "annotations": annotations});
             let follower = follower(&metadata, behavior, &utilization);
@@ -118,6 +147,37 @@ mod tests {
         let owned =
             json!({"name": "web", "annotations": drive, "ownerReferences": [scaled_object]});
         assert!(!follower(&owned, &both, &utilization).uses_scale_point);
+    }
+
+    #[test]
+    fn the_record_tells_what_is_remembered_about_the_requests_of_an_object_that_is_driven() {
+        let utilization = json!({"type": "Utilization", "averageUtilization": 60});
+        let disabled = json!({"selectPolicy": "Disabled"});
+        let both = json!({"scaleUp": disabled, "scaleDown": disabled});
+        let record = |uid: &str, target: &str| {
+            let requests = json!({"cpu": {"firstRequests": 400}});
+            json!({"memory": {"uid": uid}, "sharedRequests": {"target": target, "requests": requests}})
+        };
+        let own = record("1", "Deployment/web");
+        for (mode, record, first) in [
+            ("drive", own.to_string(), Some(400)),
+            ("assist", own.to_string(), None),
+            ("drive", record("2", "Deployment/web").to_string(), None),
+            ("drive", record("1", "Deployment/db").to_string(), None),
+            ("drive", json!({"memory": {"uid": "1"}}).to_string(), None),
+            ("drive", own.to_string().replace("400", "\"many\""), None),
+            ("drive", "{".to_owned(), None),
+        ] {
+            let annotations = json!({"plimsoll.dev/hpa": mode, RECORD_ANNOTATION: record});
+            let metadata = json!({"name": "web", "uid": "1", "annotations": annotations});
+            let follower = follower(&metadata, &both, &utilization);
+            assert_eq!(follower.requests[0].state.first_requests, first, "{mode} {record}");
+        }
+        let annotations = json!({"plimsoll.dev/hpa": "drive", RECORD_ANNOTATION: own.to_string(),
+            "plimsoll.dev/utilization-of": "template"});
+        let metadata = json!({"name": "web", "uid": "1", "annotations": annotations});
+        let template = follower(&metadata, &both, &utilization);
+        assert_eq!(template.requests[0].state, State::default(), "only the template counts");
     }
 
     #[test]

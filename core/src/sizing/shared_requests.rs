@@ -28,8 +28,10 @@ pub(super) fn apply(
             SharedRequestRule::Held | SharedRequestRule::Waits(_) => {
                 hold(recommendations, pod, request, rules, &mut reasons);
             }
-            SharedRequestRule::AtLeast(milli) => {
-                raise(recommendations, pod, request, milli, rules, &mut reasons);
+            SharedRequestRule::AtLeast(_)
+            | SharedRequestRule::AtMaxReplicas(_)
+            | SharedRequestRule::Idle => {
+                raise(recommendations, pod, request, rules, &mut reasons);
             }
         }
     }
@@ -74,18 +76,24 @@ fn hold(
     }
 }
 
-/// Raises the amounts of the containers in proportion, so that their sum is at least `milli`. Memory is never lowered,
-/// because its usage hardly falls when replicas are added.
+/// Raises the amounts of the containers in proportion, so that their sum is at least what the rule asks for. Memory is never
+/// lowered, because its usage hardly falls when replicas are added.
 fn raise(
     recommendations: &mut [ContainerRecommendation],
     pod: &Pod,
     request: &SharedRequest,
-    milli: i64,
     rules: SizingRules,
     reasons: &mut Vec<CapReason>,
 ) {
+    let (min, rule) = match request.rule {
+        SharedRequestRule::AtMaxReplicas(milli) => (Some(milli), CapRule::AtMaxReplicas),
+        SharedRequestRule::AtLeast(milli) => (Some(milli), CapRule::ScalePoint),
+        SharedRequestRule::Idle | SharedRequestRule::Held | SharedRequestRule::Waits(_) => {
+            (None, CapRule::ScalePoint)
+        }
+    };
     let resource = name_of(request.resource);
-    let range = RequestRange { min: Some(milli), ..RequestRange::default() };
+    let range = RequestRange { min, ..RequestRange::default() };
     for field in RecommendationField::ALL {
         let mut found: Vec<(usize, Quantity)> = Vec::new();
         for (index, recommendation) in recommendations.iter().enumerate() {
@@ -116,7 +124,6 @@ fn raise(
             };
             if field == RecommendationField::Target && from != to {
                 let (resource, field) = (resource.clone(), ResourceField::Request);
-                let rule = CapRule::ScalePoint;
                 reasons.push((*index, SizingReason::Capped { resource, field, rule, from, to }));
             }
         }
@@ -268,6 +275,31 @@ mod tests {
     }
 
     #[test]
+    fn at_max_replicas_the_containers_are_raised_with_that_reason_and_an_idle_workload_has_no_floor()
+     {
+        let (pod, vpa) = web();
+        let sized = |rule| sizes(&pod, &vpa, &[shared(Resource::Cpu, None, rule)]);
+        let cpu = |sized: &[SizedContainer]| {
+            let cpu = |size: &SizedContainer| size.requests.cpu().map(Quantity::milli_value);
+            sized.iter().map(cpu).collect::<Option<Vec<_>>>().expect("requests")
+        };
+        let raised = sized(SharedRequestRule::AtMaxReplicas(500));
+        assert_eq!(cpu(&raised), [400, 100]);
+        let rule = raised[0].reasons.iter().find_map(|reason| match reason {
+            SizingReason::Capped { rule, .. } => Some(rule.name()),
+            _ => None,
+        });
+        assert_eq!(rule, Some("at_max_replicas"));
+        let text = raised[0].reasons.iter().find_map(SizingReason::annotation_text);
+        let expected =
+            "cpu raised because maxReplicas of the HorizontalPodAutoscaler are not enough";
+        assert_eq!(text.as_deref(), Some(expected));
+        let idle = sized(SharedRequestRule::Idle);
+        assert_eq!(cpu(&idle), [200, 50]);
+        assert!(idle.iter().all(|size| size.reasons.is_empty()), "{idle:?}");
+    }
+
+    #[test]
     fn containers_that_the_vpa_does_not_control_count_for_the_floor() {
         let (pod, _) = web();
         let vpa = vpa(&json!([{"containerName": "app", "target": {"cpu": "200m"}}]));
@@ -280,10 +312,12 @@ mod tests {
         let pod = pod(&json!([
             {"name": "app", "resources": {"requests": {"memory": "2Gi"}}},
         ]));
-        let shared = [shared(Resource::Memory, None, SharedRequestRule::AtLeast(1))];
-        for (target, expected) in [("1Gi", "2Gi"), ("3Gi", "3Gi")] {
-            let vpa = vpa(&json!([{"containerName": "app", "target": {"memory": target}}]));
-            assert_eq!(requests(&sizes(&pod, &vpa, &shared))[0], json!({"memory": expected}));
+        for rule in [SharedRequestRule::AtLeast(1), SharedRequestRule::Idle] {
+            let shared = [shared(Resource::Memory, None, rule)];
+            for (target, expected) in [("1Gi", "2Gi"), ("3Gi", "3Gi")] {
+                let vpa = vpa(&json!([{"containerName": "app", "target": {"memory": target}}]));
+                assert_eq!(requests(&sizes(&pod, &vpa, &shared))[0], json!({"memory": expected}));
+            }
         }
     }
 }

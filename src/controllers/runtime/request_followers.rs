@@ -39,9 +39,8 @@ pub(crate) struct RequestFollowers {
 
 impl Default for RequestFollowers {
     fn default() -> Self {
-        let stored = |hpa: PartialHpa| {
-            hpa::request_follower(&hpa.metadata, &hpa.spec, hpa.status.as_ref())
-        };
+        let stored =
+            |hpa: PartialHpa| hpa::request_follower(&hpa.metadata, &hpa.spec, hpa.status.as_ref());
         let watch = OptionalWatch::new("autoscaling", "horizontalpodautoscalers", stored);
         Self { watch: Arc::new(watch), hpa_replacement: HpaReplacement::default() }
     }

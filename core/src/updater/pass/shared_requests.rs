@@ -122,7 +122,12 @@ impl<'a> PodSharedRequests<'a> {
 
 /// Whether the request may be changed at all.
 fn is_changeable(request: &SharedRequest) -> bool {
-    matches!(request.rule, SharedRequestRule::AtLeast(_))
+    match request.rule {
+        SharedRequestRule::AtLeast(_)
+        | SharedRequestRule::AtMaxReplicas(_)
+        | SharedRequestRule::Idle => true,
+        SharedRequestRule::Held | SharedRequestRule::Waits(_) => false,
+    }
 }
 
 /// Whether a pod that was created or last resized at `pod_changed` is left of a change that began at `began`.
@@ -188,6 +193,9 @@ impl WantedChange {
         let threshold = settings.update_threshold;
         let wanted = wanted_change(current, recommended, RequestRange::default(), threshold);
         let reason = match wanted {
+            _ if is_raise && matches!(request.rule, SharedRequestRule::AtMaxReplicas(_)) => {
+                ChangeReason::AtMaxReplicas
+            }
             _ if is_raise && is_below => ChangeReason::BelowBounds,
             Some((_, reason)) => reason,
             // It would be changed together with another resource.
