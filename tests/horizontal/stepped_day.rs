@@ -57,13 +57,12 @@ const MIN_REPLICAS: i64 = 2;
 const MAX_REPLICAS: i64 = 40;
 /// The time between two passes of the updater, and of the horizontal controller.
 pub const TURN: Duration = Duration::from_secs(15);
-/// The horizontal controller reads usage again after this time by the wall clock, which is shorter than a turn takes. So is its
-/// period: an object is reconciled as soon as the clock is stepped.
+/// The period of the horizontal controller. It reads usage again after this time by the wall clock.
 const PERIOD: &str = "--horizontal-pod-autoscaler-sync-period=100ms";
-/// Replicas and requests are settled if they stay the same for so many turns.
+/// Replicas and requests are settled if they stay the same for so many turns in which usage was read.
 const SETTLED_TURNS: u32 = 3;
 /// The most turns until they are settled.
-const MAX_TURNS: u32 = 60;
+const MAX_TURNS: u32 = 200;
 
 /// Whose rules the roles follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,7 +214,7 @@ impl Day {
         for _ in 0..MAX_TURNS {
             self.turn(TURN).await;
             let now = self.quiescent().await;
-            unchanged = if now == last { unchanged + 1 } else { 0 };
+            unchanged = if now == last { unchanged + u32::from(self.usage_reads() > 0) } else { 0 };
             if unchanged == SETTLED_TURNS {
                 return now;
             }
@@ -245,8 +244,17 @@ impl Day {
     fn reconciles(&self) -> u64 {
         match &self.horizontal {
             Some(role) => role.reconciles(),
-            None => self.usage.read_count("kube-controller-manager") as u64,
+            None => self.usage_reads(),
         }
+    }
+
+    /// How often the controller that changes the replicas has read usage since the last turn.
+    fn usage_reads(&self) -> u64 {
+        let agent = match &self.horizontal {
+            Some(_) => "plimsoll-horizontal/",
+            None => "kube-controller-manager/",
+        };
+        self.usage.read_count(agent) as u64
     }
 
     /// Waits until the pods are those that the Deployment asks for, and all are ready.
@@ -337,9 +345,12 @@ async fn start_horizontal(
         format!("--namespaces={namespace}"),
         format!("--leader-elect-resource-namespace={namespace}"),
     );
-    let flags = ["--address=127.0.0.1:0", "--mode=adopted", &*only, &*leases, PERIOD];
+    let kubeconfig = format!("--kubeconfig={}", bed.kubeconfig_path().display());
+    let flags = ["--address=127.0.0.1:0", "--mode=adopted", &*kubeconfig, &*only, &*leases, PERIOD];
     let config = horizontal_config(&[&flags, compat].concat()).expect("valid flags");
-    controllers::start(config, bed.client(), clock.clone()).await.expect("it starts")
+    // The metrics API counts reads by user agent.
+    let client = controllers::connect(&config).await.expect("a client");
+    controllers::start(config, client, clock.clone()).await.expect("it starts")
 }
 
 /// The target of the recommendation.

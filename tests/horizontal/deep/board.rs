@@ -41,7 +41,7 @@ async fn create_others(day: &Day) {
 async fn draw(server: &PrometheusServer, namespace: &str, record: &ScrapeRecord) -> Picture {
     let url = server.url();
     let options = Options {
-        at: Some(record.end().to_string()),
+        at: Some(record.end().as_second().to_string()),
         range: Some(format!("{}s", record.length().as_secs())),
         set: vec![
             ("namespace".to_owned(), namespace.to_owned()),
@@ -63,7 +63,9 @@ async fn the_board_shows_an_autoscaler_while_its_load_changes() {
     let Some(day) = Day::new(Rules::Ours, Scaler::Plimsoll, TURN).await else { return };
     create_others(&day).await;
     let step = SignedDuration::try_from(TURN).expect("a short time");
-    let start: Timestamp = day.clock.now().into();
+    // Prometheus is asked in whole seconds.
+    let start = Timestamp::from(day.clock.now()).as_second();
+    let start = Timestamp::from_second(start).expect("in range");
     let mut record = ScrapeRecord::new(start, step);
     for load in LOADS {
         for _ in 0..TURNS {
