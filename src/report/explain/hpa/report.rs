@@ -680,7 +680,7 @@ mod tests {
     fn note_about(
         template: Option<i64>,
         cpu: &str,
-        state: serde_json::Value,
+        state: &serde_json::Value,
         asks_for_template: bool,
     ) -> String {
         let target = json!({"type": "Utilization", "averageUtilization": 60});
@@ -772,7 +772,7 @@ mod tests {
                     .to_owned(),
             ),
         ] {
-            assert_eq!(note_about(template, cpu, state, asks_for_template), expected);
+            assert_eq!(note_about(template, cpu, &state, asks_for_template), expected);
         }
     }
 
