@@ -32,7 +32,7 @@ pub use request_range::RequestRange;
 pub use scale_point::{ScalePoint, ScalePointSource};
 pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
 pub use template_requests::{ContainerRequests, Template, TemplateRequests};
-pub use update_wave::UpdateWave;
+pub use update_wave::{PodUpdates, RemovalHold, UpdateWave};
 
 #[cfg(test)]
 mod tests;
