@@ -1,11 +1,9 @@
 //! A watch of objects that may not be readable: their kind may not be served, and RBAC may not allow to watch it.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use kube::{Api, api::ListParams};
+use parking_lot::Mutex;
 use tokio::sync::watch::Sender;
 
 use super::shutdown::{ShutdownToken, Tasks};
@@ -67,7 +65,7 @@ impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
     /// Reads the stored objects; `None` until they are known.
     pub fn read<R>(&self, read: impl FnOnce(&ObjectStore<ObjectKey, T>) -> R) -> Option<R> {
         let availability = *self.availability.borrow();
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store.lock();
         match availability {
             Availability::Unknown => None,
             Availability::Watched => store.is_synced().then(|| read(&store)),
@@ -163,7 +161,7 @@ impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
     }
 
     fn apply(&self, change: ObjectChange<K>) {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store.lock();
         store.apply_object(change, self.stored);
     }
 
