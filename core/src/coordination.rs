@@ -37,7 +37,7 @@ pub use scale_point::{ScalePoint, ScalePointSource};
 pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
 pub use state::{Measurement, State};
 pub use template_requests::{ContainerRequests, Template, TemplateRequests};
-pub use update_wave::UpdateWave;
+pub use update_wave::{PodUpdates, RemovalHold, UpdateWave};
 pub use usage_per_pod::{RecentUsage, UsagePerPod};
 
 #[cfg(test)]

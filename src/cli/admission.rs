@@ -106,7 +106,7 @@ impl AdmissionArgs {
             registration.desired_webhook(client_config, &scope, compat);
         warnings.extend(bad_labels);
         Ok(AdmissionConfig {
-            process: self.cluster.process(&self.address, &self.log, warnings),
+            process: self.cluster.server.process(&self.address, &self.log, warnings),
             compat,
             fixes: sizing.fixes(),
             listen: Address { host: String::new(), port: self.port },

@@ -120,7 +120,7 @@ impl UpdaterArgs {
         let warnings =
             Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]);
         Ok(UpdaterConfig {
-            process: self.cluster.process(&self.address, &self.log, warnings),
+            process: self.cluster.server.process(&self.address, &self.log, warnings),
             interval: self.updater_interval,
             settings,
             native_sidecars: policy.native_sidecars(),

@@ -24,7 +24,7 @@ mod wpa_reviewer;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -174,7 +174,7 @@ impl Controller for AdmissionController {
             metrics: metrics.clone(),
             stores,
             draining: AtomicBool::new(false),
-            last: Mutex::default(),
+            last: parking_lot::Mutex::default(),
         };
         let secret = &config.certificates.secret;
         let stats = || Arc::clone(&write_stats);

@@ -30,7 +30,6 @@ mod spare_capacity;
 mod stored_status;
 pub mod takeover;
 mod usage_cache;
-pub(crate) mod vpas;
 
 use std::{collections::HashSet, net::SocketAddr, sync::Arc};
 
@@ -44,9 +43,8 @@ use self::{
     replacement::Replacement,
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
-    vpas::Vpas,
 };
-use super::replicas::{ExportedObjects, ReplicaController};
+use super::replicas::{ExportedObjects, ReplicaController, Vpas};
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
@@ -117,7 +115,9 @@ impl Controller for HorizontalController {
         if self.autoscaler.config.mode != HorizontalMode::Shadow {
             let workers = &mut tasks.workers;
             let stop = workers.shutdown_token();
-            self.autoscaler.vpas.start(&stop, workers.tasks());
+            let consequence =
+                "replicas follow the requests of pods even if a VerticalPodAutoscaler changes them";
+            self.autoscaler.vpas.start(consequence, &stop, workers.tasks());
         }
         if let Some(replacement) = &self.autoscaler.replacement {
             let (sentinel, fence) = (Arc::clone(&replacement.sentinel), self.permit.fence());

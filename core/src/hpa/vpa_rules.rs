@@ -17,16 +17,12 @@ use super::{
 use crate::{
     api::vpa::{UpdateMode, VerticalPodAutoscalerSpec},
     coordination::{
-        Measurement, RatioRule, RecentUsage, RequestRange, Resource, ScalePoint, State, Template,
-        UpdateWave, UsagePerPod,
+        Measurement, PodUpdates, RatioRule, RecentUsage, RequestRange, Resource, ScalePoint, State,
+        Template, UsagePerPod,
     },
     scaling::{Restriction, pod_readiness::Phase},
     types::Time,
 };
-
-/// After this time without a change of a pod a wave is over, whatever the state of the pods: one that does not become ready
-/// must not hold all the others.
-const MAX_WAVE_PAUSE: Duration = Duration::from_mins(10);
 
 /// A VPA whose target is that of the object.
 #[derive(Clone, Debug)]
@@ -37,15 +33,6 @@ pub struct TargetVpa {
     pub spec: VerticalPodAutoscalerSpec,
     /// The updates of pods that the updater recorded on it.
     pub updates: Option<PodUpdates>,
-}
-
-/// The last updates of pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PodUpdates {
-    /// When the first pod of the wave was changed.
-    pub began: Time,
-    /// When the last pod was changed.
-    pub last: Time,
 }
 
 /// What the rules depend on.
@@ -118,7 +105,7 @@ impl VpaRules {
         if let Some(vpas) = context.vpas {
             rules.holds_removal = vpas
                 .iter()
-                .any(|vpa| vpa.updates.is_some_and(|updates| updates.hold_removal(context)));
+                .any(|vpa| vpa.updates.is_some_and(|updates| hold_removal(updates, context)));
         } else {
             rules.is_partial = true;
             rules.holds_removal = request_metrics(spec).next().is_some();
@@ -319,31 +306,16 @@ fn too_low(spec: &Spec, resource: Resource, base: ScalePoint) -> Warning {
     Warning { code: "scale_point_too_low", message }
 }
 
-impl PodUpdates {
-    /// Whether the updated pods are not all ready yet, or became ready so recently that their first samples may be of a time
-    /// in which they did not have their share of the load.
-    fn hold_removal(self, context: VpaContext<'_>) -> bool {
-        let VpaContext { pods, readiness, now, .. } = context;
-        let wave = UpdateWave { started: self.began, ended: self.ended(pods, now) };
-        wave.holds_removal(readiness, now).is_some()
-    }
-
-    /// When the last pod became ready after the last change; `None` while pods are not ready, or are being resized.
-    fn ended(self, pods: &[Pod], now: Time) -> Option<Time> {
-        let latest = self.last.later(MAX_WAVE_PAUSE);
-        if latest <= now {
-            return Some(latest);
-        }
-        let mut ended = self.last;
-        for pod in pods.iter().filter(|pod| is_counted(pod)) {
-            if !pod.is_ready() || is_being_resized(pod) {
-                return None;
-            }
-            let ready = pod.ready.and_then(|condition| condition.since);
-            ended = ready.map_or(ended, |ready| ready.max(ended));
-        }
-        Some(ended)
-    }
+/// Whether the updated pods are not all ready yet, or became ready so recently that their first samples may be of a time
+/// in which they did not have their share of the load.
+fn hold_removal(updates: PodUpdates, context: VpaContext<'_>) -> bool {
+    let VpaContext { pods, readiness, now, .. } = context;
+    let ready_since = pods.iter().filter(|pod| is_counted(pod)).map(|pod| {
+        let is_updated = pod.is_ready() && !is_being_resized(pod);
+        let since = pod.ready.and_then(|condition| condition.since).unwrap_or(Time::EPOCH);
+        is_updated.then_some(since)
+    });
+    updates.wave(ready_since, now).holds_removal(readiness, now).is_some()
 }
 
 /// Whether the kubelet has not actuated all requests of the spec yet.

@@ -1,10 +1,7 @@
 //! HorizontalPodAutoscalers in the namespace of a VPA: an HPA that scales the same pods by the utilization of requests
 //! conflicts with it. They are listed when a VPA is written, which is too rare to justify a watch.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec, MetricTarget};
 use kube::{
@@ -16,6 +13,7 @@ use crate::cluster::{
     server::webhook::AdmissionRequest,
     write::{AccessReview, AccessRule, check_access},
 };
+use parking_lot::Mutex;
 use plimsoll_core::{
     admission::validation::{OtherAutoscaler, UtilizationMetric, has_same_spec},
     hpa,
@@ -41,15 +39,14 @@ impl HpaLister {
     }
 
     fn cached(&self) -> Option<bool> {
-        let cached = *self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = *self.access.lock();
         cached
             .filter(|(checked_at, _)| checked_at.elapsed() < ACCESS_TTL)
             .map(|(_, is_allowed)| is_allowed)
     }
 
     fn store(&self, is_allowed: bool) {
-        *self.access.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), is_allowed));
+        *self.access.lock() = Some((Instant::now(), is_allowed));
     }
 
     /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.

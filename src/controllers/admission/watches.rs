@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use kube::{Client, ResourceExt as _};
@@ -24,6 +24,7 @@ use crate::{
         shutdown::{ShutdownToken, Tasks},
     },
 };
+use parking_lot::Mutex;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
     coordination::SharedRequest,
@@ -150,13 +151,10 @@ impl VpaStore {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl WatchStores {
     pub fn vpas(&self, key: &TargetKey) -> Vec<Arc<VerticalPodAutoscaler>> {
-        lock(&self.vpas)
+        self.vpas
+            .lock()
             .by_target
             .get(key)
             .into_iter()
@@ -178,20 +176,20 @@ impl WatchStores {
     }
 
     pub fn vpa_count(&self) -> usize {
-        lock(&self.vpas).objects.len()
+        self.vpas.lock().objects.len()
     }
 
     /// The items of all LimitRanges of a namespace, ordered by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
-        let ranges = lock(&self.limit_ranges);
+        let ranges = self.limit_ranges.lock();
         ranges.in_namespace(namespace).flatten().cloned().collect()
     }
 
     fn apply_vpa_change(&self, change: ObjectChange<VerticalPodAutoscaler>) {
-        lock(&self.vpas).apply(change);
+        self.vpas.lock().apply(change);
     }
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
-        lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
+        self.limit_ranges.lock().apply_object(change, |range| range.spec.limits);
     }
 }

@@ -13,7 +13,9 @@ use plimsoll_storage::WritePermit;
 use tracing::Span;
 
 use super::{
-    super::replicas::{self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler},
+    super::replicas::{
+        self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Vpas,
+    },
     HorizontalController,
     config::HorizontalConfig,
     horizontal_decision::HorizontalDecision,
@@ -26,7 +28,6 @@ use super::{
     selector_index::SelectorIndex,
     stored_status::StoredStatus,
     usage_cache::UsageCache,
-    vpas::Vpas,
 };
 use crate::{
     cluster::write::{WriteContext, WriteError},

@@ -18,7 +18,7 @@ use plimsoll_core::{
         scale_decision,
         status_values::StatusValues,
     },
-    scaling::{Alert, Restriction},
+    scaling::{Alert, Restriction, ScaleDecision},
     types::{ObjectKey, Time, compat::Compat},
 };
 use tokio::time::Instant;
@@ -335,34 +335,35 @@ impl Reconcile<'_> {
         if let Some(replacement) = &autoscaler.replacement {
             replacement.count(self.key, &decision, self.began.elapsed(), &fetch_times);
         }
-        let record = scale_decision(&decision, &own, &state.own.last_decision);
-        let record = Arc::new(record);
-        let mut exported = self.exported_state(state.exported.as_deref());
-        exported.pods = pod_counts(&decision, self.pods);
-        let difference = |desired: i32| desired.saturating_sub(status.desired_replicas);
-        exported.shadow_difference =
-            decision.desired.filter(|_| !self.rules.replaces).map(difference);
-        exported.set_decision(Arc::clone(&record));
-        let windows = self.windows(self.spec);
-        let rules = ShadowRules { period, windows };
-        let results = if self.rules.replaces {
-            Vec::new()
-        } else {
-            state.own.shadow.compare(&compared, status, rules)
-        };
-        for result in results {
+        let record = Arc::new(scale_decision(&decision, &own, &state.own.last_decision));
+        let exported = self.exported_state(state, &decision, status, &record);
+        if !self.rules.replaces {
+            self.compare(state, &compared, status);
+        }
+        state.own.compared_memory = compared.memory.compact(self.windows(self.spec), now);
+        state.own.memory = decision.memory.compact(self.windows(spec), now);
+        state.own.last_decision = record;
+        (decision, exported)
+    }
+
+    /// Compares a decision as upstream makes it with the status of the HPA controller.
+    fn compare(
+        &self,
+        state: &mut ObjectState,
+        decision: &Decision,
+        status: &HorizontalPodAutoscalerStatus,
+    ) {
+        let autoscaler = &self.controller.autoscaler;
+        let (period, windows) = (autoscaler.config.period, self.windows(self.spec));
+        for result in state.own.shadow.compare(decision, status, ShadowRules { period, windows }) {
             autoscaler.metrics.count_comparison(result);
             if result == Comparison::Unexplained {
                 tracing::debug!(
-                    key = %self.key, ours = compared.desired, theirs = status.desired_replicas,
+                    key = %self.key, ours = decision.desired, theirs = status.desired_replicas,
                     "decision differs from that of the HPA controller"
                 );
             }
         }
-        state.own.compared_memory = compared.memory.compact(windows, now);
-        state.own.memory = decision.memory.compact(self.windows(spec), now);
-        state.own.last_decision = record;
-        (decision, exported)
     }
 
     /// The status that this controller has stored or is going to store, if it writes statuses.
@@ -370,18 +371,29 @@ impl Reconcile<'_> {
         self.rules.replaces.then(|| state.status().status).flatten()
     }
 
-    /// The exported state according to the spec, with the rest taken from the previous state.
-    fn exported_state(&self, before: Option<&ExportedState>) -> ExportedState {
+    /// The exported state according to the spec and the decision, with the rest taken from the previous state.
+    fn exported_state(
+        &self,
+        state: &ObjectState,
+        decision: &Decision,
+        status: &HorizontalPodAutoscalerStatus,
+        record: &Arc<ScaleDecision>,
+    ) -> ExportedState {
         let target = HorizontalAutoscaler::target(self.object);
-        ExportedState {
+        let difference = |desired: i32| desired.saturating_sub(status.desired_replicas);
+        let mut exported = ExportedState {
             target: (target.kind.clone(), target.name.clone()),
             dry_run: !self.rules.acts(),
             bounds: (self.spec.min_replicas, self.spec.max_replicas),
             update_mode: self.rules.mode_name(),
             decision: None,
             reconciled_at: self.now,
-            ..before.cloned().unwrap_or_default()
-        }
+            pods: pod_counts(decision, self.pods),
+            shadow_difference: decision.desired.filter(|_| !self.rules.replaces).map(difference),
+            ..state.exported.as_deref().cloned().unwrap_or_default()
+        };
+        exported.set_decision(Arc::clone(record));
+        exported
     }
 }
 

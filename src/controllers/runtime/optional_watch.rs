@@ -1,26 +1,25 @@
 //! A watch of objects that may not be readable: their kind may not be served, and RBAC may not allow to watch it.
 
-use std::{
-    fmt::Debug,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Api, Resource, api::ListParams};
-use serde::de::DeserializeOwned;
+use kube::{Api, api::ListParams};
+use parking_lot::Mutex;
 use tokio::sync::watch::Sender;
 
 use super::shutdown::{ShutdownToken, Tasks};
 use crate::cluster::{
     cache::object_store::ObjectStore,
-    watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
+    watch::{
+        ObjectChange, WatchFactory, WatchOptions, WatchableObject, status::WatchStatus, watch,
+    },
     write::{AccessReview, AccessRule, check_access},
 };
 use plimsoll_core::types::ObjectKey;
 
 /// How often a watch that is not possible is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
+/// Timeout of the list that shows whether the kind is served.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Availability {
@@ -51,16 +50,7 @@ pub(crate) struct OptionalWatch<K, T> {
     store: Mutex<ObjectStore<ObjectKey, T>>,
 }
 
-impl<K, T> OptionalWatch<K, T>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + 'static,
-    T: Send + 'static,
-{
+impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
     /// A watch that is not started. `resource` is the plural name of the kind, `stored` converts an object.
     pub fn new(group: &'static str, resource: &'static str, stored: fn(K) -> T) -> Self {
         Self {
@@ -75,7 +65,7 @@ where
     /// Reads the stored objects; `None` until they are known.
     pub fn read<R>(&self, read: impl FnOnce(&ObjectStore<ObjectKey, T>) -> R) -> Option<R> {
         let availability = *self.availability.borrow();
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store.lock();
         match availability {
             Availability::Unknown => None,
             Availability::Watched => store.is_synced().then(|| read(&store)),
@@ -156,24 +146,22 @@ where
 
     /// Why the objects cannot be watched. The watch itself retries all other errors.
     async fn obstacle(&self, factory: &WatchFactory, namespace: Option<&str>) -> Option<Obstacle> {
-        let rules = ["list", "watch"].map(|verb| {
-            let rule = AccessRule::new(verb, self.group, self.status.name());
-            namespace.map_or(rule.clone(), |namespace| rule.in_namespace(namespace))
-        });
+        let rules = AccessRule::for_watch(self.group, self.status.name(), namespace);
         let reviews = check_access(factory.client(), &rules).await;
         if reviews.contains(&AccessReview::Denied) {
             let rules = rules.map(|rule| rule.to_string()).join(", ");
             return Some(Obstacle::Denied(rules));
         }
         let objects: Api<K> = factory.api(namespace);
-        match objects.list_metadata(&ListParams::default().limit(1)).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => Some(Obstacle::NotServed),
+        let parameters = ListParams::default().limit(1);
+        match tokio::time::timeout(LIST_TIMEOUT, objects.list_metadata(&parameters)).await {
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Some(Obstacle::NotServed),
             _ => None,
         }
     }
 
     fn apply(&self, change: ObjectChange<K>) {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store.lock();
         store.apply_object(change, self.stored);
     }
 

@@ -41,7 +41,7 @@ use crate::{
             CacheLifetimes, ObjectReference, RequestGate, ScaleClient, ScaleReadError,
         },
     },
-    controllers::{horizontal::vpas::target_vpa, runtime::command_client::Cluster},
+    controllers::{replicas::target_vpas::target_vpa, runtime::command_client::Cluster},
     report::explain::hpa::report::{Contested, FixEffect, HpaInput, HpaReport},
 };
 

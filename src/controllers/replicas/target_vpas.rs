@@ -1,11 +1,12 @@
-//! The VerticalPodAutoscalers of the targets whose replicas this controller sets.
+//! The VerticalPodAutoscalers of the targets whose replicas a controller sets.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, scale_target::ScaleTarget},
-    hpa::vpa_rules::{PodUpdates, TargetVpa},
+    coordination::PodUpdates,
+    hpa::vpa_rules::TargetVpa,
     updater::{WorkloadState, guard::workload_state::ANNOTATION},
 };
 
@@ -18,7 +19,7 @@ use crate::{
 };
 
 /// Cached VPAs, with one watch for each watched namespace, or one for all.
-pub(super) struct Vpas {
+pub struct Vpas {
     factory: WatchFactory,
     watches: Vec<VpaWatch>,
 }
@@ -47,10 +48,15 @@ impl Vpas {
         self.watches.iter().find(covers)?.of_target(namespace, target)
     }
 
-    /// Starts the watches. They run until `stop` is cancelled.
-    pub fn start(&self, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let consequence =
-            "replicas follow the requests of pods even if a VerticalPodAutoscaler changes them";
+    /// Waits until the VPAs of all targets are known.
+    pub async fn wait_until_known(&self) {
+        for watch in &self.watches {
+            watch.vpas.wait_until_known().await;
+        }
+    }
+
+    /// Starts the watches. They run until `stop` is cancelled. `consequence` follows where VPAs cannot be read.
+    pub fn start(&self, consequence: &'static str, stop: &ShutdownToken, tasks: &mut Tasks) {
         for VpaWatch { namespace, vpas } in &self.watches {
             vpas.start(&self.factory, namespace.as_deref(), consequence, stop, tasks);
         }
