@@ -6,7 +6,7 @@ use k8s_openapi::api::{
     autoscaling::v2::HorizontalPodAutoscaler, coordination::v1::Lease, core::v1::Pod,
 };
 use kube::{
-    Api,
+    Api, Client,
     api::{Patch, PatchParams, PostParams},
 };
 use plimsoll_core::{
@@ -57,8 +57,8 @@ async fn recommend(bed: &Testbed, namespace: &str, target: &str, upper: &str) {
 }
 
 /// Renews the Lease of a horizontal controller of this mode until the task is aborted.
-async fn renew_lease(bed: Testbed, namespace: String, mode: &'static str) {
-    let leases = Api::<Lease>::namespaced(bed.client(), &namespace);
+async fn renew_lease(client: Client, namespace: String, mode: &'static str) {
+    let leases = Api::<Lease>::namespaced(client, &namespace);
     let name = "plimsoll-horizontal";
     let health = json!({"role": "horizontal", "mode": mode}).to_string();
     let lease =
@@ -92,7 +92,7 @@ async fn while_the_hpa_controller_is_replaced_a_request_changes_once_the_replica
     let running = fixture::start(bed.client(), &namespace, fixture::FAST_FLAGS).await;
     wait_until_blocked_by(&bed, &namespace, "web", "HpaSameResource").await;
 
-    let lease = tokio::spawn(renew_lease(bed.clone(), namespace.clone(), "replace"));
+    let lease = tokio::spawn(renew_lease(bed.client(), namespace.clone(), "replace"));
     wait_until_blocked_by(&bed, &namespace, "web", "AtMaxReplicas").await;
     let have = |expected: &'static str| {
         let (client, namespace) = (bed.client(), namespace.clone());
