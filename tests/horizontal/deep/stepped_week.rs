@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::horizontal::stepped_day::{Rules, Scaler, Settled, assert_follows, drift, run, summary};
+use crate::horizontal::stepped_day::{
+    Rules, Scaler, Settled, TEMPLATE, assert_follows, drift, run, summary,
+};
 
 const HOUR: Duration = Duration::from_hours(3);
 /// A day of eight steps.
@@ -42,6 +44,8 @@ async fn requests_that_the_hpa_controller_scales_by_are_not_changed_so_its_repli
     let Some(results) = run(Rules::Ours, Scaler::BuiltIn, &loads, HOUR).await else { return };
     report("with the rules, beside the HPA controller", &loads, &results);
     assert_follows(&loads, &results);
+    let mut requests = results.iter().flat_map(|settled| &settled.requests);
+    assert!(requests.all(|request| *request == TEMPLATE), "{}", summary(&loads, &results));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
