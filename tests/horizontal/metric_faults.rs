@@ -197,13 +197,12 @@ impl FaultyMetrics {
     /// Waits until each controller has reconciled each object some times more.
     async fn wait_for_passes(&self) {
         let more = self.passes * self.objects.len() as u64;
-        for role in self.shadow.iter().map(|(_, role)| role).chain([&self.fixture.role]) {
-            let expected = role.reconciles() + more;
-            wait::until("each object is reconciled some times more", || async {
-                (role.reconciles() >= expected).then_some(())
-            })
-            .await;
-        }
+        let roles = self.shadow.iter().map(|(_, role)| role).chain([&self.fixture.role]);
+        let expected: Vec<_> = roles.map(|role| (role, role.reconciles() + more)).collect();
+        wait::until("each object is reconciled some times more", || async {
+            expected.iter().all(|(role, count)| role.reconciles() >= *count).then_some(())
+        })
+        .await;
     }
 
     fn set_faults(&self, fault: Option<Fault>) {

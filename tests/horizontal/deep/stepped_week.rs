@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use crate::horizontal::stepped_day::{Rules, Scaler, Settled, assert_follows, drift, run, summary};
+use crate::horizontal::stepped_day::{
+    Rules, Scaler, Settled, TEMPLATE, assert_follows, drift, run, summary,
+};
 
 const HOUR: Duration = Duration::from_hours(3);
 /// A day of eight steps.
-const DAY: [u64; 8] = [400, 550, 1150, 1950, 1600, 1150, 700, 400];
+const DAY: [u64; 8] = [390, 550, 1150, 1950, 1550, 1150, 700, 390];
 
 #[expect(clippy::print_stdout, reason = "the numbers are in docs/vpa-and-hpa.md")]
 fn report(what: &str, loads: &[u64], results: &[Settled]) {
@@ -42,6 +44,8 @@ async fn requests_that_the_hpa_controller_scales_by_are_not_changed_so_its_repli
     let Some(results) = run(Rules::Ours, Scaler::BuiltIn, &loads, HOUR).await else { return };
     report("with the rules, beside the HPA controller", &loads, &results);
     assert_follows(&loads, &results);
+    let mut requests = results.iter().flat_map(|settled| &settled.requests);
+    assert!(requests.all(|request| *request == TEMPLATE), "{}", summary(&loads, &results));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
