@@ -44,7 +44,7 @@ use self::{
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
 };
-use super::replicas::{ExportedObjects, ReplicaController, Vpas};
+use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
@@ -52,6 +52,7 @@ use crate::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        target_vpas::Vpas,
     },
     telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
 };

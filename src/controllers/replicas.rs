@@ -25,7 +25,6 @@ mod reconcile_queue;
 mod scale_writer;
 mod schedule;
 mod status_writer;
-pub(crate) mod target_vpas;
 mod watch_scopes;
 mod watches;
 mod workers;
@@ -46,7 +45,6 @@ pub(super) use self::{
     scale_writer::{ScaleWriter, Scaling},
     schedule::next_reconcile,
     status_writer::{ERROR_BACKOFF, StatusWriter},
-    target_vpas::Vpas,
     watch_scopes::{WatchScope, WatchScopes},
     workloads::{ObservedScale, Workloads},
     write_queue::{QueuedWrite, WritePart, WriteQueue},

@@ -32,13 +32,14 @@ use self::{
     fetch_metrics::{USER_AGENT, metrics_client},
     metrics_export::{RecommenderCallMetrics, retain_recommender_series},
 };
-use super::replicas::{ExportedObjects, ReplicaController, Vpas};
+use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        target_vpas::Vpas,
     },
     telemetry::{PrometheusQueryMetrics, ReplicaObjectMetrics, WatermarkMetrics, upstream_series},
 };

@@ -208,6 +208,7 @@ const ALLOWED: [AllowedRule; 5] = [
             ("datadoghq.com/watermarkpodautoscalers", "get list watch patch"),
             ("datadoghq.com/watermarkpodautoscalers/status", "patch"),
             ("datadoghq.com/datadogmonitors", "get"),
+            ("autoscaling.k8s.io/verticalpodautoscalers", WATCHED),
             ("external.metrics.k8s.io/requests", "list"),
             ("metrics.k8s.io/pods", "list"),
         ]],

@@ -44,17 +44,15 @@ async fn while_the_updater_changes_pods_replicas_are_added_and_not_removed() {
     let vpa = json!({"updatePolicy": {"updateMode": "Recreate"}});
     updater::vpa_with(&fixture.bed, &fixture.namespace, "web", vpa, "10m").await;
     record_update(&fixture).await;
-    fixture.metric("web", 75.0);
+    // So that it knows the VPA before the first reconcile.
+    let client = fixture.bed.client();
+    let fixture = fixture.restart_as(client, &[]).await;
+    fixture.metric("web", 20.0);
     let fields = json!({
         "readinessDelaySeconds": 120,
         "upscaleForbiddenWindowSeconds": 1, "downscaleForbiddenWindowSeconds": 1,
     });
     fixture.create(&object("web", fields)).await;
-    // So that it knows the VPA.
-    let client = fixture.bed.client();
-    let fixture = fixture.restart_as(client, &[]).await;
-    fixture.metric("web", 20.0);
-    fixture.advance_period().await;
     assert_eq!(fixture.replicas("web").await, 4, "{:#?}", fixture.status("web").await);
     let restrictions = &fixture.status("web").await["decision"]["restrictions"];
     assert!(restrictions.to_string().contains("vpa_wave"), "{restrictions}");

@@ -13,9 +13,7 @@ use plimsoll_storage::WritePermit;
 use tracing::Span;
 
 use super::{
-    super::replicas::{
-        self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Vpas,
-    },
+    super::replicas::{self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler},
     HorizontalController,
     config::HorizontalConfig,
     horizontal_decision::HorizontalDecision,
@@ -31,6 +29,7 @@ use super::{
 };
 use crate::{
     cluster::write::{WriteContext, WriteError},
+    controllers::runtime::target_vpas::Vpas,
     telemetry::{ExportedState, HorizontalMetrics},
 };
 

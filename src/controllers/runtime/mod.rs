@@ -19,6 +19,7 @@ pub(crate) mod quotas;
 pub(crate) mod request_followers;
 pub(crate) mod role_health;
 pub(crate) mod shutdown;
+pub(crate) mod target_vpas;
 pub(crate) mod traffic_metrics;
 
 pub use liveness_thread::Clients;

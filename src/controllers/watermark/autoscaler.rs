@@ -22,8 +22,7 @@ use tracing::Span;
 
 use super::{
     super::replicas::{
-        self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue, Vpas,
-        key_of,
+        self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue, key_of,
     },
     WatermarkController,
     config::WatermarkConfig,
@@ -35,6 +34,7 @@ use super::{
 };
 use crate::{
     cluster::{cache::replica_pod::ReplicaPod, metric_sources::metrics_client::MetricsClient},
+    controllers::runtime::target_vpas::Vpas,
     telemetry::{ExportedState, WatermarkMetrics, watermark::watermark_state},
 };
 

@@ -41,7 +41,7 @@ use crate::{
             CacheLifetimes, ObjectReference, RequestGate, ScaleClient, ScaleReadError,
         },
     },
-    controllers::{replicas::target_vpas::target_vpa, runtime::command_client::Cluster},
+    controllers::runtime::{command_client::Cluster, target_vpas::target_vpa},
     report::explain::hpa::report::{Contested, FixEffect, HpaInput, HpaReport},
 };
 

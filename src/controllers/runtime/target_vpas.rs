@@ -10,13 +10,11 @@ use plimsoll_core::{
     updater::{WorkloadState, guard::workload_state::ANNOTATION},
 };
 
-use crate::{
-    cluster::watch::WatchFactory,
-    controllers::runtime::{
-        optional_watch::OptionalWatch,
-        shutdown::{ShutdownToken, Tasks},
-    },
+use super::{
+    optional_watch::OptionalWatch,
+    shutdown::{ShutdownToken, Tasks},
 };
+use crate::cluster::watch::WatchFactory;
 
 /// Cached VPAs, with one watch for each watched namespace, or one for all.
 pub struct Vpas {
