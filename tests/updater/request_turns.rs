@@ -65,13 +65,14 @@ async fn renew_lease(client: Client, namespace: String, mode: &'static str) {
         json!({"metadata": {"name": name, "annotations": {role_health::ANNOTATION: health}}});
     let lease: Lease = serde_json::from_value(lease).expect("a Lease");
     leases.create(&PostParams::default(), &lease).await.expect("created");
+    let mut renewals = tokio::time::interval(Duration::from_millis(500));
     loop {
+        renewals.tick().await;
         let renewed = wall_now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         let spec = json!({"spec": {"holderIdentity": "test", "leaseDurationSeconds": 15,
             "renewTime": renewed}});
         let patch = Patch::Merge(&spec);
         leases.patch(name, &PatchParams::default(), &patch).await.expect("renewed");
-        tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
