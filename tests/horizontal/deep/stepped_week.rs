@@ -8,7 +8,7 @@ use crate::horizontal::stepped_day::{
 
 const HOUR: Duration = Duration::from_hours(3);
 /// A day of eight steps.
-const DAY: [u64; 8] = [390, 550, 1150, 1950, 1550, 1150, 700, 390];
+const DAY: [u64; 8] = [400, 550, 1150, 1950, 1600, 1150, 700, 400];
 
 #[expect(clippy::print_stdout, reason = "the numbers are in docs/vpa-and-hpa.md")]
 fn report(what: &str, loads: &[u64], results: &[Settled]) {
