@@ -149,7 +149,7 @@ impl State {
         let is_past = |since: &Time| *since <= now;
         let is_raise =
             |raised: &Raised| raised.base > 0 && at_max::at_request(raised.request) > raised.base;
-        let in_past = |raised: Raised| Raised {
+        let until_now = |raised: Raised| Raised {
             since: raised.since.min(now),
             needed: raised.needed.min(now),
             ..raised
@@ -157,7 +157,7 @@ impl State {
         Self {
             first_requests: self.first_requests.filter(|request| *request > 0),
             lacks_replicas_since: self.lacks_replicas_since.filter(is_past),
-            raised: self.raised.filter(is_raise).map(in_past),
+            raised: self.raised.filter(is_raise).map(until_now),
             idle: self.idle.filter(|idle| idle.since <= idle.last && idle.last <= now),
         }
     }

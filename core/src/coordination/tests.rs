@@ -29,7 +29,7 @@ fn observed() -> Observed {
         mean_request: Some(500),
         recommended: Some(Recommended { target: 350, lower: 200, upper: 600 }),
         last_hour_target: Some(460),
-        usage_per_pod: usage(300),
+        usage_per_pod: Some(usage(300)),
         replicas: Replicas {
             current: 10,
             min: 2,
@@ -49,8 +49,8 @@ fn observed() -> Observed {
 }
 
 /// The usage of pods that all count.
-fn usage(mean: i64) -> Option<UsagePerPod> {
-    Some(UsagePerPod::of_all(mean, 10))
+fn usage(mean: i64) -> UsagePerPod {
+    UsagePerPod::of_all(mean, 10)
 }
 
 fn decide(observed: &Observed) -> Coordination {
@@ -170,7 +170,7 @@ fn the_requests_of_containers_are_fitted_in_proportion() {
 #[test]
 fn an_idle_workload_has_no_floor_after_a_whole_history() {
     let idle = Observed {
-        usage_per_pod: usage(40),
+        usage_per_pod: Some(usage(40)),
         replicas: Replicas { current: 2, proposed: Some(2), ..observed().replicas },
         recommended: Some(Recommended { target: 50, lower: 25, upper: 80 }),
         ..observed()
@@ -198,7 +198,7 @@ fn an_idle_workload_has_no_floor_after_a_whole_history() {
     let busy_at = |at: Duration| {
         move |observed: &mut Observed, passed: Duration| {
             if passed == at {
-                observed.usage_per_pod = usage(150);
+                observed.usage_per_pod = Some(usage(150));
             }
         }
     };
@@ -296,7 +296,7 @@ fn a_wave_holds_removals_until_its_pods_count() {
 #[test]
 fn at_the_maximum_requests_and_scale_point_rise_together() {
     let at_max = Observed {
-        usage_per_pod: usage(400),
+        usage_per_pod: Some(usage(400)),
         mean_request: Some(350),
         replicas: Replicas { current: 40, proposed: Some(54), ..observed().replicas },
         ..observed()
@@ -307,7 +307,7 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     assert_eq!(decision.change, RequestChange::NotNeeded);
     assert!(decision.findings.is_empty());
     // A moment within tolerance starts the time again.
-    let within = Observed { usage_per_pod: usage(320), ..early };
+    let within = Observed { usage_per_pod: Some(usage(320)), ..early };
     assert_eq!(coordinate(&within, &state).state.lacks_replicas_since, None);
 
     let due = NOW.later(AT_MAX_FOR);
@@ -350,11 +350,11 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     // Fewer pods with more usage each need the raised scale point as well.
     let fewer = Replicas { current: 39, proposed: Some(39), ..at_max.replicas };
     let later = due.later(OUTLASTS_NEED).earlier(MINUTE);
-    let fewer = Observed { now: later, usage_per_pod: usage(410), replicas: fewer, ..after };
+    let fewer = Observed { now: later, usage_per_pod: Some(usage(410)), replicas: fewer, ..after };
     assert_eq!(raised(&fewer), Some(414));
     state = coordinate(&fewer, &state).state;
     // A low load ends it a day after it was last needed, an unknown one does not.
-    let low = Observed { usage_per_pod: usage(200), ..fewer };
+    let low = Observed { usage_per_pod: Some(usage(200)), ..fewer };
     let raised =
         |observed: &Observed| coordinate(observed, &state).scale_point.map(|point| point.milli);
     assert_eq!(
@@ -411,12 +411,12 @@ fn writes(observed: &Observed, mut state: State) -> u32 {
 #[test]
 fn the_stored_state_changes_every_ten_minutes_at_most() {
     let at_min = Replicas { current: 2, proposed: Some(2), ..observed().replicas };
-    let idle = Observed { usage_per_pod: usage(40), replicas: at_min, ..observed() };
+    let idle = Observed { usage_per_pod: Some(usage(40)), replicas: at_min, ..observed() };
     // The first hour is not stored.
     assert_eq!(writes(&idle, State::default()), 5 * 6);
     let at_max = Replicas { current: 40, proposed: Some(60), ..observed().replicas };
     let lacking = Observed {
-        usage_per_pod: usage(500),
+        usage_per_pod: Some(usage(500)),
         last_hour_target: None,
         replicas: at_max,
         ..observed()
@@ -424,7 +424,7 @@ fn the_stored_state_changes_every_ten_minutes_at_most() {
     assert_eq!(writes(&lacking, State::default()), 1);
     let raised = Raised { request: 460, base: 300, since: NOW, needed: NOW };
     let state = State { raised: Some(raised), ..State::default() };
-    let needing = Observed { usage_per_pod: usage(400), mean_request: Some(460), ..lacking };
+    let needing = Observed { usage_per_pod: Some(usage(400)), mean_request: Some(460), ..lacking };
     assert!((30..=36).contains(&writes(&needing, state)));
     assert_eq!(writes(&observed(), State::default()), 0);
 }
@@ -443,19 +443,19 @@ fn an_idle_workload_stays_idle_until_a_measurement_shows_otherwise() {
     let partly = |mean| Some(UsagePerPod { mean, counted: 1, uncounted: 1 });
     let day = 24 * 60 * MINUTE;
     for (state, usage, replicas, after, is_idle) in [
-        (idle, usage(40), 2, MINUTE, true),
+        (idle, Some(usage(40)), 2, MINUTE, true),
         (idle, None, 2, MINUTE, true),
         (idle, None, 2, day, true),
-        (idle, usage(40), 2, day, true),
+        (idle, Some(usage(40)), 2, day, true),
         (idle, partly(40), 2, day, true),
-        (idle, usage(150), 2, MINUTE, false),
+        (idle, Some(usage(150)), 2, MINUTE, false),
         (idle, partly(150), 2, MINUTE, false),
         (idle, None, 3, MINUTE, false),
         // What is unknown does not make it idle.
         (nearly, None, 2, 11 * MINUTE, false),
         (nearly, partly(40), 2, 11 * MINUTE, false),
-        (nearly, usage(40), 2, 16 * MINUTE, false),
-        (nearly, usage(40), 2, 11 * MINUTE, true),
+        (nearly, Some(usage(40)), 2, 16 * MINUTE, false),
+        (nearly, Some(usage(40)), 2, 11 * MINUTE, true),
     ] {
         let measured = Measurement {
             usage,
@@ -475,7 +475,7 @@ fn an_idle_workload_stays_idle_until_a_measurement_shows_otherwise() {
 #[test]
 fn while_replicas_are_missing_only_raises_in_place_are_allowed() {
     let at_max = Observed {
-        usage_per_pod: usage(400),
+        usage_per_pod: Some(usage(400)),
         replicas: Replicas { current: 40, proposed: Some(54), ..observed().replicas },
         ..observed()
     };
@@ -567,7 +567,7 @@ prop_compose! {
                 upper: (target as f64 * upper) as i64,
             }),
             last_hour_target: peak,
-            usage_per_pod: usage.and_then(self::usage),
+            usage_per_pod: usage.map(self::usage),
             replicas: Replicas {
                 current: (min + offset).max(0),
                 min,
