@@ -18,7 +18,6 @@ pub mod at_max;
 pub mod change_timing;
 pub mod decide;
 pub mod idle;
-pub mod notices;
 pub mod observed_replicas;
 pub mod request_range;
 pub mod retarget;

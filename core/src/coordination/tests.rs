@@ -9,7 +9,6 @@ use super::{
     change_timing::{MIN_CHANGE_INTERVAL, Replicas},
     decide::Recommended,
     idle::{IDLE_AFTER, IdleSpan},
-    notices::Pair,
     request_range::Floor,
     *,
 };
@@ -506,40 +505,6 @@ fn memory_that_replicas_follow_is_never_lowered() {
     let writer = ReplicaWriter::Other { may_retarget: true };
     let raised = decide(&Observed { recommended: Some(raise), writer, ..memory });
     assert!(matches!(raised.change, RequestChange::Due { to: 600, .. }));
-}
-
-#[test]
-fn both_objects_name_each_other_and_the_rule() {
-    let pair = Pair { vpa: "shop/web-vpa", hpa: "shop/web", hpa_kind: "HorizontalPodAutoscaler" };
-    let ours = decide(&observed());
-    assert_eq!(
-        pair.for_vpa(&ours),
-        "HorizontalPodAutoscaler shop/web scales the same pods by the utilization of cpu: requests stay at 316m or above"
-    );
-    assert_eq!(
-        pair.for_hpa(&ours),
-        "VerticalPodAutoscaler shop/web-vpa changes the cpu requests of the same pods: replicas follow the usage per pod \
-         relative to 300m (the target utilization of the pod template's request)"
-    );
-    let writer = ReplicaWriter::Other { may_retarget: false };
-    let held = decide(&Observed { writer, ..observed() });
-    assert_eq!(
-        pair.for_vpa(&held),
-        "HorizontalPodAutoscaler shop/web scales the same pods by the utilization of cpu: requests stay between 316m and \
-         600m; a change to 350m waits: HorizontalPodAutoscaler shop/web would change the replicas with the request"
-    );
-    assert_eq!(
-        pair.warning(&held, writer),
-        "VerticalPodAutoscaler shop/web-vpa and HorizontalPodAutoscaler shop/web both use cpu of the same pods, and the \
-         target is a Utilization of the request: cpu requests are not changed; with averageValue: 300m as target they can be"
-    );
-    for writer in [ReplicaWriter::Plimsoll, ReplicaWriter::Other { may_retarget: true }] {
-        let decision = decide(&Observed { writer, ..observed() });
-        let texts =
-            [pair.for_vpa(&decision), pair.for_hpa(&decision), pair.warning(&decision, writer)];
-        assert!(texts[0].contains("shop/web ") && texts[1].contains("shop/web-vpa"));
-        assert!(texts[2].contains("shop/web-vpa") && texts[2].contains("shop/web "));
-    }
 }
 
 prop_compose! {
