@@ -188,6 +188,7 @@ const ALLOWED: [AllowedRule; 5] = [
                 "vpa-webhook-config",
                 "get patch",
             ),
+            ("kube-system", "coordination.k8s.io/leases", "plimsoll-horizontal", "list"),
             ("HOME", "coordination.k8s.io/leases", "vpa-admission-controller", "get update"),
             ("HOME", "secrets", "plimsoll-webhook-tls", "get patch"),
         ],

@@ -50,7 +50,7 @@ impl HpaReplacement {
     /// Polls the Lease in a namespace.
     pub async fn run_poll_loop(&self, client: Client, namespace: &str) {
         let leases = Api::<Lease>::namespaced(client, namespace);
-        // The right to list Leases is enough.
+        // RBAC may allow to list this Lease alone, or all Leases.
         let only = ListParams::default().fields(&format!("metadata.name={LEASE}"));
         loop {
             let response = tokio::time::timeout(REQUEST_TIMEOUT, leases.list(&only)).await;
