@@ -105,8 +105,14 @@ impl RequestFollower {
         template: Option<&TemplateRequests>,
         is_replaced: bool,
     ) -> impl Iterator<Item = SharedRequest> {
-        let scale_points: Vec<_> =
-            self.requests.iter().map(|followed| followed.scale_point(template)).collect();
+        let uses_scale_point = self.follows_scale_point(is_replaced);
+        let scale_point = |followed: &FollowedRequest| {
+            // What is stored may be of a time when Plimsoll set the replicas.
+            let state = if uses_scale_point { followed.state } else { State::default() };
+            let request = template?.request(followed.resource, followed.container.as_deref());
+            state.base(followed.percent?, request)
+        };
+        let scale_points: Vec<_> = self.requests.iter().map(scale_point).collect();
         let ratios = self.requests.iter().zip(&scale_points).map(|(followed, scale_point)| {
             let (usage, scale_point) = followed.usage.zip(*scale_point)?;
             Some(usage as f64 / scale_point.milli as f64)
@@ -114,7 +120,6 @@ impl RequestFollower {
         // One that is unknown could be the largest.
         let ratio = ratios.reduce(|left, right| Some(left?.max(right?))).flatten();
         let (replicas, lacks_replicas) = self.replicas.replicas(ratio);
-        let uses_scale_point = self.follows_scale_point(is_replaced);
         self.requests.iter().zip(scale_points).map(move |(followed, scale_point)| {
             let rule = scale_point
                 .filter(|_| uses_scale_point)
@@ -130,14 +135,6 @@ impl RequestFollower {
                 lacks_replicas,
             }
         })
-    }
-}
-
-impl FollowedRequest {
-    fn scale_point(&self, template: Option<&TemplateRequests>) -> Option<ScalePoint> {
-        let template = template?;
-        let request = template.request(self.resource, self.container.as_deref());
-        self.state.base(self.percent?, request)
     }
 }
 

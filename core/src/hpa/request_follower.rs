@@ -102,6 +102,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::coordination::{ContainerRequests, TemplateRequests};
 
     fn follower(metadata: &Value, behavior: &Value, target: &Value) -> RequestFollower {
         let spec = json!({
@@ -139,8 +140,9 @@ mod tests {
             let metadata = json!({"name": "web", "annotations": annotations});
             let follower = follower(&metadata, behavior, &utilization);
             assert_eq!(follower.uses_scale_point, expected, "{annotations} {behavior}");
-            let asks_for_requests = annotations.get("plimsoll.dev/utilization-of").is_some();
-            assert_eq!(follower.uses_scale_point_if_replaced, !asks_for_requests, "{annotations}");
+            let utilization_of = annotations.get("plimsoll.dev/utilization-of");
+            let follows_pods = utilization_of.is_some_and(|of| of == "request" || of == "limit");
+            assert_eq!(follower.uses_scale_point_if_replaced, !follows_pods, "{annotations}");
             assert!(follower.scales("Deployment", "web") && !follower.scales("StatefulSet", "web"));
         }
         let scaled_object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web", "uid": "1", "controller": true});
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_tells_what_is_remembered_about_the_requests_of_an_object_that_is_driven() {
+    fn what_is_stored_about_a_request_counts_if_the_replicas_follow_the_scale_point() {
         let utilization = json!({"type": "Utilization", "averageUtilization": 60});
         let disabled = json!({"selectPolicy": "Disabled"});
         let both = json!({"scaleUp": disabled, "scaleDown": disabled});
@@ -159,6 +161,8 @@ mod tests {
             json!({"memory": {"uid": uid}, "sharedRequests": {"target": target, "requests": requests}})
         };
         let own = record("1", "Deployment/web");
+        let container = ContainerRequests { name: "app".into(), cpu: None, memory: None };
+        let no_request: TemplateRequests = [container].into_iter().collect();
         for (mode, record, first) in [
             ("drive", own.to_string(), Some(400)),
             ("assist", own.to_string(), None),
@@ -171,7 +175,15 @@ mod tests {
             let annotations = json!({"plimsoll.dev/hpa": mode, RECORD_ANNOTATION: record});
             let metadata = json!({"name": "web", "uid": "1", "annotations": annotations});
             let follower = follower(&metadata, &both, &utilization);
-            assert_eq!(follower.requests[0].state.first_requests, first, "{mode} {record}");
+            let first_of = |is_replaced| {
+                let shared = follower.shared_requests(Some(&no_request), is_replaced).next();
+                shared.expect("it follows one request").scale_point
+            };
+            // 60 % of it.
+            let expected = first.map(|_| 240);
+            assert_eq!(first_of(false).map(|point| point.milli), expected, "{mode} {record}");
+            let replaced = (record == own.to_string()).then_some(240);
+            assert_eq!(first_of(true).map(|point| point.milli), replaced, "{mode} {record}");
         }
         let annotations = json!({"plimsoll.dev/hpa": "drive", RECORD_ANNOTATION: own.to_string(),
             "plimsoll.dev/utilization-of": "template"});
