@@ -69,15 +69,10 @@ pub struct RolloutProgress {
     pub settled: bool,
 }
 
-/// Whether a pod that was created or resized at `changed_at` has been since `began`.
-pub fn was_changed_since(began: Time, changed_at: Time) -> bool {
-    changed_at.later(CLOCK_SKEW) >= began
-}
-
 impl Rollout {
     /// Whether a pod that was created or resized at this time has been changed by the rollout.
     pub fn has_changed(&self, changed_at: Time) -> bool {
-        was_changed_since(self.began, changed_at)
+        changed_at.later(CLOCK_SKEW) >= self.began
     }
 
     /// Whether a pod that was created or resized at this time belongs to the current wave.

@@ -1,7 +1,7 @@
 //! Requests that an autoscaler of replicas uses too: whether that of a pod may be changed now. A request that may not is
 //! left out of the pod's recommendation, so that the other resources are changed as usual.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use super::{PassContext, VpaWithPods, workload::PodView};
 use crate::{
@@ -13,13 +13,17 @@ use crate::{
     },
     types::Time,
     updater::{
-        guard::{WorkloadState, rollout::was_changed_since},
+        guard::WorkloadState,
         in_place::is_non_disruptive,
         priority::recommendation_for,
         settings::Settings,
         update_reason::had_quick_oom,
     },
 };
+
+/// How far the creation time of a pod may be before its change began, although it is a result of it: it is in whole seconds, and
+/// of the clock of the API server.
+const CREATION_TIME_ERROR: Duration = Duration::from_secs(5);
 
 /// The shared requests of one pod.
 #[derive(Debug, Default)]
@@ -132,7 +136,7 @@ fn is_changeable(request: &SharedRequest) -> bool {
 
 /// Whether a pod that was created or last resized at `pod_changed` is left of a change that began at `began`.
 fn is_under_way(began: Time, pod_changed: Time, now: Time) -> bool {
-    now < began.later(MIN_CHANGE_INTERVAL) && !was_changed_since(began, pod_changed)
+    now < began.later(MIN_CHANGE_INTERVAL) && pod_changed.later(CREATION_TIME_ERROR) < began
 }
 
 fn wait(requests: &mut Cow<'_, [SharedRequest]>, index: usize, hold: Option<Hold>) {
