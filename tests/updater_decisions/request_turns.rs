@@ -157,6 +157,8 @@ fn a_change_that_has_begun_goes_on_and_the_next_one_waits() {
     };
     let sized = "cpu 200m, memory 100M";
     case.pods[0] = created_at(2, sized, NOW.later(Duration::from_mins(1)));
+    // It is left of the time before, although not by much.
+    case.pods[1].status.created = NOW.earlier(Duration::from_secs(30));
     case.now = NOW.later(Duration::from_mins(10));
     // The replicas changed in the meantime, and a proposal differs.
     let changed = Some(NOW.later(Duration::from_mins(9)));
