@@ -9,6 +9,7 @@ use super::{
     follower_replicas::{observed_replicas, usage_per_pod},
     options::UtilizationOf,
     record::{HpaRecord, RECORD_ANNOTATION},
+    retarget::object_targets,
     scale_point::{RequestMetric, request_metrics},
     shared_states::SharedStates,
     spec::Spec,
@@ -69,6 +70,7 @@ pub fn request_follower(
         uses_scale_point: may_use_scale_point
             && parsed.as_ref().is_some_and(|spec| is_driven(metadata, spec)),
         uses_scale_point_if_replaced: may_use_scale_point,
+        targets: parsed.as_ref().map(|spec| object_targets(metadata, spec)).unwrap_or_default(),
     }
 }
 

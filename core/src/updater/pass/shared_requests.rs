@@ -124,6 +124,7 @@ impl<'a> PodSharedRequests<'a> {
 fn is_changeable(request: &SharedRequest) -> bool {
     match request.rule {
         SharedRequestRule::AtLeast(_)
+        | SharedRequestRule::Within { .. }
         | SharedRequestRule::AtMaxReplicas(_)
         | SharedRequestRule::Idle => true,
         SharedRequestRule::Held | SharedRequestRule::Waits(_) => false,
