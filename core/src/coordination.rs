@@ -24,6 +24,7 @@ pub mod retarget;
 pub mod scale_point;
 pub mod shared_request;
 pub mod state;
+pub mod target_record;
 pub mod template_requests;
 pub mod update_wave;
 pub mod usage_per_pod;
@@ -33,8 +34,14 @@ pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, coor
 pub use observed_replicas::{ObservedReplicas, ReplicaStatus};
 pub use request_range::RequestRange;
 pub use scale_point::{ScalePoint, ScalePointSource};
-pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
+pub use shared_request::{
+    FollowedRequest, RequestFollower, Retargeting, SharedRequest, SharedRequestRule, SharingContext,
+};
 pub use state::{Measurement, State};
+pub use target_record::{
+    CurrentTarget, ObjectTargets, RecordedTarget, RetargetRefusal, Retargetable, TargetChange,
+    TargetRecord,
+};
 pub use template_requests::{ContainerRequests, Template, TemplateRequests};
 pub use update_wave::{PodUpdates, RemovalHold, UpdateWave};
 pub use usage_per_pod::{RecentUsage, UsagePerPod};

@@ -123,6 +123,7 @@ impl AdmissionArgs {
             },
             native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             limit_policy: sizing.limit_policy,
+            retarget_hpas: sizing.retarget_hpas()?,
             horizontal_lease_namespace: sizing.horizontal_lease_namespace.clone(),
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
@@ -211,6 +212,7 @@ mod tests {
             &["--register-by-url"],
             &["--min-tls-version=tls1_1"],
             &["--certificate-lifetime=10m"],
+            &["--retarget-hpas", "--compat=upstream"],
         ] {
             assert!(admission_config(flags, |_| String::new()).is_err(), "{flags:?}");
         }

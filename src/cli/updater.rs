@@ -125,6 +125,7 @@ impl UpdaterArgs {
             settings,
             native_sidecars: policy.native_sidecars(),
             limit_policy: policy.sizing.limit_policy,
+            retarget_hpas: policy.sizing.retarget_hpas()?,
             eviction_rate: evictions,
             resize_rate: resizes,
             boost_workers: self.concurrent_cpu_startup_boost_syncs as usize,
@@ -191,6 +192,7 @@ mod tests {
             &["--change-window=sometimes"],
             &["--dry-run-events"],
             &["--leader-elect-lease-duration=1s"],
+            &["--retarget-hpas", "--compat=upstream"],
         ] {
             assert!(updater_config(flags, |_| String::new()).is_err(), "{flags:?}");
         }

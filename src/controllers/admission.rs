@@ -151,6 +151,7 @@ impl Controller for AdmissionController {
             config: Arc::clone(&config),
             watches: Arc::clone(&watches),
             vpas: VpaMatcher { stores: Arc::clone(&stores), targets, compat: config.compat },
+            clock: clock.clone(),
         };
         let vpas = VpaReviewer {
             config: Arc::clone(&config),

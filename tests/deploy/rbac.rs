@@ -274,6 +274,27 @@ fn writes(rights: &BTreeSet<RbacRight>, text: impl Fn(&RbacRight) -> String) -> 
     writes
 }
 
+#[test]
+fn the_updater_may_patch_horizontalpodautoscalers_only_if_it_changes_their_targets() {
+    let rights_with = |values: &[&str]| {
+        let mut accounts = of_accounts(&chart_template(values)?).into_iter();
+        accounts.find(|(account, _)| account.ends_with("/plimsoll-updater"))
+    };
+    let [Some((_, without)), Some((_, with))] =
+        [&[][..], &["updater.retargetHpas=true"]].map(rights_with)
+    else {
+        return;
+    };
+    let added = with.difference(&without).map(|right| {
+        let RbacRight { verb, group, resource, name, .. } = right;
+        format!("{verb} {group} {resource} {name:?}")
+    });
+    let expected =
+        ["get", "patch"].map(|verb| format!("{verb} autoscaling horizontalpodautoscalers None"));
+    assert_eq!(added.collect::<Vec<_>>(), expected);
+    assert!(without.is_subset(&with));
+}
+
 /// In the mode shadow nothing is ever changed.
 #[test]
 fn the_horizontal_controller_may_write_only_its_lease() {

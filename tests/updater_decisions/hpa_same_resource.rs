@@ -22,6 +22,7 @@ fn shared(resource: Resource, rule: SharedRequestRule) -> SharedRequest {
         rule,
         replicas: Replicas { current: 2, min: 2, max: 2, proposed: Some(2), ..Replicas::default() },
         lacks_replicas: false,
+        target: None,
     }
 }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use plimsoll_core::{
     coordination::{
-        Resource, SharedRequest, SharedRequestRule,
+        RecordedTarget, Resource, Retargetable, SharedRequest, SharedRequestRule, TargetChange,
         change_timing::{MIN_CHANGE_INTERVAL, Replicas},
     },
     types::{Time, compat::Compat},
     updater::{
-        PodOutcome, Readiness,
+        DesiredReplicas, PodOutcome, Readiness, StepResult, UpdatePass,
+        guard::GuardSettings,
         pod_status::{ContainerStatus, Termination},
     },
 };
@@ -41,6 +42,7 @@ fn shared(resource: Resource, replicas: Replicas, lacks_replicas: bool) -> Share
         rule: SharedRequestRule::AtLeast(1),
         replicas,
         lacks_replicas,
+        target: None,
     }
 }
 
@@ -198,4 +200,106 @@ fn a_pod_that_is_out_of_memory_does_not_wait() {
         ..ContainerStatus::default()
     }];
     assert_eq!(outcome(&case), "evict");
+}
+
+/// Requests within a range around a scale point of 250m, with a target of 50 % of 500m in the template.
+fn within(resource: Resource, written: i32) -> SharedRequest {
+    let target = RecordedTarget {
+        resource,
+        container: None,
+        scale_point: 250,
+        template: 500,
+        original: 50,
+        written,
+    };
+    SharedRequest {
+        rule: SharedRequestRule::Within { min: 264, max: 500 },
+        target: Some(Ok(Retargetable { target, was_reset: false })),
+        ..shared(resource, steady(), false)
+    }
+}
+
+/// The targets before each step of a pass whose steps succeed, and those after it.
+fn targets(case: &PassCase) -> (Vec<Vec<i32>>, Vec<i32>) {
+    let percent =
+        |changes: Vec<TargetChange>| changes.iter().map(|change| change.percent).collect();
+    case.with_subject(|subject, context| {
+        let mut pass = UpdatePass::new(subject, context, &case.settings, case.recall.clone());
+        let mut before = Vec::new();
+        while let Some(step) = pass.next() {
+            before.push(percent(pass.targets_before(&step)));
+            pass.record_result(StepResult::Done);
+        }
+        (before, percent(pass.outdated_targets()))
+    })
+}
+
+/// A case of four pods that are changed in one pass, as far as the disruption budget of the workload allows.
+fn wave(mode: &str, recommendation: &str) -> PassCase {
+    let mut case = case(mode, recommendation, steady());
+    case.pods = (0..4).map(|number| pod(number, &["cpu 500m, memory 100M"])).collect();
+    case.wanted = DesiredReplicas::Known(4);
+    case.settings.guards = GuardSettings::NONE;
+    case.shared_requests = vec![within(Resource::Cpu, 50)];
+    case
+}
+
+#[test]
+fn before_each_step_the_target_belongs_to_the_lower_mean_request() {
+    // The mean after the step: 450m, 400m.
+    let lowered = "cpu 300m, memory 100M; cpu 250m, memory 50M; cpu 400m, memory 300M";
+    let raised = "cpu 480m, memory 100M; cpu 450m, memory 50M; cpu 500m, memory 300M";
+    for mode in ["Recreate", "InPlaceOrRecreate"] {
+        let (before, after) = targets(&wave(mode, lowered));
+        assert_eq!(before[..2], [[56], [63]], "{mode}");
+        assert!(after.is_empty(), "pods are changing");
+        let mut case = wave(mode, raised);
+        case.pods = (0..4).map(|number| pod(number, &["cpu 300m, memory 100M"])).collect();
+        case.shared_requests = vec![within(Resource::Cpu, 83)];
+        // The mean before the step: 300m, 345m.
+        assert_eq!(targets(&case).0[..2], [[83], [72]], "{mode}");
+    }
+}
+
+#[test]
+fn a_step_that_does_not_change_the_request_or_is_of_another_rule_needs_no_target() {
+    let memory = "cpu 500m, memory 300M; cpu 300m, memory 250M; cpu 900m, memory 400M";
+    let (before, _) = targets(&wave("InPlaceOrRecreate", memory));
+    assert!(!before.is_empty() && before.iter().all(Vec::is_empty), "{before:?}");
+    let mut case = wave("InPlaceOrRecreate", BELOW);
+    case.shared_requests = vec![shared(Resource::Cpu, steady(), false)];
+    assert!(targets(&case).0.iter().all(Vec::is_empty));
+    case.shared_requests.clear();
+    assert!(targets(&case).0.iter().all(Vec::is_empty));
+}
+
+#[test]
+fn a_pod_that_is_evicted_for_another_resource_gets_the_current_recommendation_of_both() {
+    let both = "cpu 300m, memory 300M; cpu 250m, memory 250M; cpu 400m, memory 400M";
+    for (mode, expected) in [("Recreate", vec![56]), ("InPlaceOrRecreate", vec![])] {
+        let mut case = wave(mode, both);
+        // The change of the request waits, and memory does not.
+        case.shared_requests[0].replicas.proposed = Some(9);
+        let (before, _) = targets(&case);
+        assert_eq!(before[0], expected, "{mode}");
+    }
+}
+
+#[test]
+fn once_no_pod_changes_the_target_belongs_to_the_mean_request() {
+    let sized = "cpu 400m, memory 100M; cpu 300m, memory 50M; cpu 500m, memory 300M";
+    let mut case = wave("Recreate", sized);
+    case.pods = (0..4).map(|number| pod(number, &["cpu 400m, memory 100M"])).collect();
+    assert_eq!(targets(&case), (vec![], vec![63]));
+    case.shared_requests = vec![within(Resource::Cpu, 63)];
+    assert_eq!(targets(&case), (vec![], vec![]));
+    case.shared_requests =
+        vec![SharedRequest { rule: SharedRequestRule::Held, ..within(Resource::Cpu, 50) }];
+    assert_eq!(targets(&case), (vec![], vec![]), "the rule is another one");
+    case.shared_requests = vec![within(Resource::Cpu, 50)];
+    case.wanted = DesiredReplicas::Known(5);
+    assert_eq!(targets(&case), (vec![], vec![]), "a pod is missing");
+    case.wanted = DesiredReplicas::Known(4);
+    case.pods[0].status.readiness = Readiness::Unready(NOW);
+    assert_eq!(targets(&case), (vec![], vec![]), "a pod is not ready");
 }

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use super::{
-    Hold, ObservedReplicas, Resource, ScalePoint, State, TemplateRequests,
+    CurrentTarget, Hold, ObjectTargets, ObservedReplicas, Resource, RetargetRefusal, Retargetable,
+    ScalePoint, State, TemplateRequests,
     change_timing::Replicas,
     request_range::{Floor, RequestRange},
 };
+use crate::types::Time;
 
 /// An autoscaler of replicas with targets that are relative to requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +27,26 @@ pub struct RequestFollower {
     pub uses_scale_point: bool,
     /// Whether they do while Plimsoll replaces the HPA controller of the cluster.
     pub uses_scale_point_if_replaced: bool,
+    /// Its targets, as far as they may change together with the requests.
+    pub targets: ObjectTargets,
+}
+
+/// What the meaning of an autoscaler for requests depends on, besides its object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SharingContext {
+    /// Whether Plimsoll replaces the HPA controller of the cluster.
+    pub is_replaced: bool,
+    /// `None` if targets do not change together with the requests.
+    pub retargeting: Option<Retargeting>,
+}
+
+/// Targets change together with the requests that they are relative to.
+#[derive(Clone, Copy, Debug)]
+pub struct Retargeting {
+    /// The current time.
+    pub now: Time,
+    /// Whether only those targets count that were changed already: the requests of new pods do not change before.
+    pub needs_record: bool,
 }
 
 /// A request that a target is relative to.
@@ -59,6 +81,8 @@ pub struct SharedRequest {
     pub replicas: Replicas,
     /// Whether the replicas are at the maximum and the ratio is above tolerance.
     pub lacks_replicas: bool,
+    /// The target that changes together with the request, or why it does not; `None` if that is not wanted.
+    pub target: Option<Result<Retargetable, RetargetRefusal>>,
 }
 
 /// What an autoscaler of replicas means for a request that it uses.
@@ -68,6 +92,14 @@ pub enum SharedRequestRule {
     Held,
     /// The replicas follow the scale point. The request is at least this many milli-units, summed over the containers.
     AtLeast(i64),
+    /// The target of the autoscaler changes together with the request, which stays within this range, in milli-units summed
+    /// over the containers.
+    Within {
+        /// The lowest request.
+        min: i64,
+        /// The highest request.
+        max: i64,
+    },
     /// There are as many replicas as allowed, and they are not enough. The request is at least this many milli-units, summed
     /// over the containers.
     AtMaxReplicas(i64),
@@ -79,10 +111,11 @@ pub enum SharedRequestRule {
 
 impl From<RequestRange> for SharedRequestRule {
     fn from(range: RequestRange) -> Self {
-        match (range.min, range.floor) {
-            (None, _) => Self::Idle,
-            (Some(min), Some(Floor::AtMaxReplicas)) => Self::AtMaxReplicas(min),
-            (Some(min), _) => Self::AtLeast(min),
+        match (range.min, range.max, range.floor) {
+            (None, ..) => Self::Idle,
+            (Some(min), _, Some(Floor::AtMaxReplicas)) => Self::AtMaxReplicas(min),
+            (Some(min), Some(max), _) => Self::Within { min, max },
+            (Some(min), None, _) => Self::AtLeast(min),
         }
     }
 }
@@ -98,21 +131,31 @@ impl RequestFollower {
         self.uses_scale_point || (is_replaced && self.uses_scale_point_if_replaced)
     }
 
-    /// What it means for the requests of the pods. `template` is that of its target, if it is known. `is_replaced` is whether
-    /// Plimsoll replaces the HPA controller of the cluster.
+    /// What it means for the requests of the pods. `template` is that of its target, if it is known.
     pub fn shared_requests(
         &self,
         template: Option<&TemplateRequests>,
-        is_replaced: bool,
+        context: SharingContext,
     ) -> impl Iterator<Item = SharedRequest> {
-        let uses_scale_point = self.follows_scale_point(is_replaced);
-        let scale_point = |followed: &FollowedRequest| {
+        let uses_scale_point = self.follows_scale_point(context.is_replaced);
+        let reviews: Vec<_> =
+            self.requests.iter().map(|followed| self.review(followed, template, context)).collect();
+        let scale_point = |(followed, review): (&FollowedRequest, &Option<Result<_, _>>)| match (
+            review,
+            followed.percent,
+        ) {
+            (Some(Ok(found)), _) => {
+                let found: &Retargetable = found;
+                Some(found.target.scale_point())
+            }
             // What is stored may be of a time when Plimsoll set the replicas.
-            let state = if uses_scale_point { followed.state } else { State::default() };
-            let request = template?.request(followed.resource, followed.container.as_deref());
-            state.base(followed.percent?, request)
+            (_, Some(percent)) if !uses_scale_point => {
+                let original = self.targets.record.original(followed.target(percent));
+                followed.scale_point(State::default(), original, template)
+            }
+            (_, percent) => followed.scale_point(followed.state, percent?, template),
         };
-        let scale_points: Vec<_> = self.requests.iter().map(scale_point).collect();
+        let scale_points: Vec<_> = self.requests.iter().zip(&reviews).map(scale_point).collect();
         let ratios = self.requests.iter().zip(&scale_points).map(|(followed, scale_point)| {
             let (usage, scale_point) = followed.usage.zip(*scale_point)?;
             Some(usage as f64 / scale_point.milli as f64)
@@ -120,21 +163,62 @@ impl RequestFollower {
         // One that is unknown could be the largest.
         let ratio = ratios.reduce(|left, right| Some(left?.max(right?))).flatten();
         let (replicas, lacks_replicas) = self.replicas.replicas(ratio);
-        self.requests.iter().zip(scale_points).map(move |(followed, scale_point)| {
-            let rule = scale_point
-                .filter(|_| uses_scale_point)
-                .map(|scale_point| followed.state.range(scale_point).into());
+        let all = self.requests.iter().zip(scale_points).zip(reviews);
+        all.map(move |((followed, scale_point), target)| {
+            let range = match &target {
+                Some(Ok(found)) => Some(found.target.range()),
+                _ => scale_point
+                    .filter(|_| uses_scale_point)
+                    .map(|scale_point| followed.state.range(scale_point)),
+            };
             SharedRequest {
                 hpa: self.name.clone(),
                 resource: followed.resource,
                 container: followed.container.clone(),
                 scale_point,
                 // Without a scale point, the replicas follow the requests.
-                rule: rule.unwrap_or(SharedRequestRule::Held),
+                rule: range.map_or(SharedRequestRule::Held, Into::into),
                 replicas,
                 lacks_replicas,
+                target,
             }
         })
+    }
+
+    /// Whether a target changes together with the request; `None` if that is not wanted, or of no use.
+    fn review(
+        &self,
+        followed: &FollowedRequest,
+        template: Option<&TemplateRequests>,
+        context: SharingContext,
+    ) -> Option<Result<Retargetable, RetargetRefusal>> {
+        let Retargeting { now, needs_record } = context.retargeting?;
+        let ObjectTargets { record, owner, may_follow } = &self.targets;
+        let current = followed.target(followed.percent?);
+        let is_builtin = *may_follow && !context.is_replaced && !self.uses_scale_point;
+        if !is_builtin || (needs_record && !record.has_written(current)) {
+            return None;
+        }
+        let request = template.and_then(|template| {
+            template.request(followed.resource, followed.container.as_deref())
+        });
+        let owner = owner.as_ref().map(|(kind, name)| (&**kind, &**name));
+        Some(record.review(current, request, owner, now))
+    }
+}
+
+impl FollowedRequest {
+    fn scale_point(
+        &self,
+        state: State,
+        percent: i32,
+        template: Option<&TemplateRequests>,
+    ) -> Option<ScalePoint> {
+        state.base(percent, template?.request(self.resource, self.container.as_deref()))
+    }
+
+    fn target(&self, percent: i32) -> CurrentTarget<'_> {
+        CurrentTarget { resource: self.resource, container: self.container.as_deref(), percent }
     }
 }
 
@@ -158,7 +242,7 @@ impl SharedRequest {
 /// Why the request is not what the recommendation says, and what to do about it.
 impl fmt::Display for SharedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hpa, resource, rule, .. } = self;
+        let Self { hpa, resource, rule, target, .. } = self;
         write!(
             f,
             "HorizontalPodAutoscaler {hpa} scales by the utilization of {resource} requests"
@@ -175,6 +259,12 @@ impl fmt::Display for SharedRequest {
             (SharedRequestRule::AtLeast(milli), _) => {
                 write!(f, ", so they are at least {} per pod", resource.quantity(*milli))
             }
+            (SharedRequestRule::Within { min, max }, _) => write!(
+                f,
+                ", which changes together with them, so they are between {} and {} per pod",
+                resource.quantity(*min),
+                resource.quantity(*max)
+            ),
             (SharedRequestRule::Waits(hold), _) => {
                 let hpa = format!("HorizontalPodAutoscaler {hpa}");
                 write!(f, ", and a change of them waits: {}", hold.cause(&hpa))
@@ -187,6 +277,12 @@ impl fmt::Display for SharedRequest {
             (SharedRequestRule::Idle, _) => {
                 write!(f, ", and the workload is idle, so they have no lower bound")
             }
+        }?;
+        match target {
+            Some(Err(refusal)) if *rule == SharedRequestRule::Held => {
+                write!(f, "; its averageUtilization does not change with them: {refusal}")
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -196,6 +292,7 @@ mod tests {
     use super::*;
     use crate::{
         coordination::{
+            RecordedTarget, ReplicaStatus, TargetRecord,
             at_max::Raised,
             idle::{IDLE_AFTER, IdleSpan},
             template_requests::ContainerRequests,
@@ -218,6 +315,7 @@ mod tests {
             replicas: ObservedReplicas::default(),
             uses_scale_point,
             uses_scale_point_if_replaced: true,
+            targets: ObjectTargets { may_follow: true, ..ObjectTargets::default() },
         }
     }
 
@@ -230,7 +328,8 @@ mod tests {
     fn shared(follower: &RequestFollower, cpu: Option<i64>) -> SharedRequest {
         let container = ContainerRequests { name: "app".into(), cpu, memory: None };
         let template: TemplateRequests = [container].into_iter().collect();
-        let shared = follower.shared_requests(Some(&template), false).next();
+        let context = SharingContext::default();
+        let shared = follower.shared_requests(Some(&template), context).next();
         shared.expect("it follows one request")
     }
 
@@ -259,7 +358,8 @@ mod tests {
         let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
         let template: TemplateRequests = [container].into_iter().collect();
         let rule = |follower: &RequestFollower, is_replaced| {
-            let shared = follower.shared_requests(Some(&template), is_replaced).next();
+            let context = SharingContext { is_replaced, ..SharingContext::default() };
+            let shared = follower.shared_requests(Some(&template), context).next();
             shared.expect("it follows one request").rule
         };
         let any = follower(Some(60), false);
@@ -300,8 +400,116 @@ mod tests {
         }
         // The template is not known, and could have a request.
         let unknown = with_state(first_requests);
-        let unknown = unknown.shared_requests(None, false).next().expect("it follows one request");
+        let unknown = unknown.shared_requests(None, SharingContext::default()).next();
+        let unknown = unknown.expect("it follows one request");
         assert_eq!((unknown.scale_point, unknown.rule), (None, Held));
+    }
+
+    const NOW: Time = Time::from_secs(1_800_000_000);
+
+    /// What a follower means while its target may change together with the request.
+    fn retargeted(
+        follower: &RequestFollower,
+        cpu: Option<i64>,
+        needs_record: bool,
+    ) -> SharedRequest {
+        let container = ContainerRequests { name: "app".into(), cpu, memory: None };
+        let template: TemplateRequests = [container].into_iter().collect();
+        let retargeting = Some(Retargeting { now: NOW, needs_record });
+        let context = SharingContext { is_replaced: false, retargeting };
+        let shared = follower.shared_requests(Some(&template), context).next();
+        shared.expect("it follows one request")
+    }
+
+    /// The target of the user is 60 % of 500m in the template.
+    fn with_written(percent: i32, written: i32) -> RequestFollower {
+        let mut follower = follower(Some(percent), false);
+        let target = RecordedTarget {
+            resource: Resource::Cpu,
+            container: None,
+            scale_point: 300,
+            template: 500,
+            original: 60,
+            written,
+        };
+        follower.targets.record = TargetRecord { metrics: vec![target], resets: Vec::new() };
+        follower
+    }
+
+    #[test]
+    fn a_target_that_changes_with_the_request_gives_it_a_range_around_the_scale_point() {
+        use SharedRequestRule::{AtLeast, Held, Within};
+        let within = Within { min: 316, max: 600 };
+        let unwritten = follower(Some(60), false);
+        let mut by_requests = unwritten.clone();
+        by_requests.targets.may_follow = false;
+        let mut owned = unwritten.clone();
+        owned.targets.owner = Some(("ScaledObject".into(), "web".into()));
+        let other_template = Within { min: 632, max: 1200 };
+        for (follower, template, expected, if_recorded) in [
+            (&unwritten, Some(500), within, Held),
+            (&unwritten, None, Held, Held),
+            (&by_requests, Some(500), Held, Held),
+            (&owned, Some(500), Held, Held),
+            (&follower(Some(60), true), Some(500), AtLeast(316), AtLeast(316)),
+            (&follower(None, false), Some(500), Held, Held),
+            // 75 % of requests of 400m.
+            (&with_written(75, 75), Some(500), within, within),
+            (&with_written(75, 75), None, within, within),
+            (&with_written(75, 75), Some(1000), other_template, other_template),
+            // The user has written another target, or the same again.
+            (&with_written(80, 75), Some(500), Within { min: 422, max: 800 }, Held),
+            (&with_written(60, 75), Some(500), within, Held),
+        ] {
+            for (needs_record, expected) in [(false, expected), (true, if_recorded)] {
+                let shared = retargeted(follower, template, needs_record);
+                let case = format!("{template:?} {needs_record} {follower:?}");
+                assert_eq!(shared.rule, expected, "{case}");
+            }
+        }
+        let text = retargeted(&unwritten, Some(500), false).to_string();
+        assert!(text.ends_with("so they are between 316m and 600m per pod"), "{text}");
+        let text = retargeted(&owned, Some(500), false).to_string();
+        let reason =
+            "does not change with them: ScaledObject web owns the object and writes its spec";
+        assert!(text.contains("so they are not changed") && text.ends_with(reason), "{text}");
+    }
+
+    #[test]
+    fn without_the_rule_or_while_the_hpa_controller_is_replaced_no_target_changes() {
+        let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
+        let template: TemplateRequests = [container].into_iter().collect();
+        let retargeting = Some(Retargeting { now: NOW, needs_record: false });
+        for (context, expected) in [
+            (SharingContext::default(), SharedRequestRule::Held),
+            (SharingContext { is_replaced: true, retargeting }, SharedRequestRule::AtLeast(316)),
+        ] {
+            let follower = follower(Some(60), false);
+            let shared = follower.shared_requests(Some(&template), context).next();
+            let shared = shared.expect("it follows one request");
+            assert_eq!((shared.rule, shared.target), (expected, None));
+        }
+    }
+
+    #[test]
+    fn a_written_target_changes_neither_the_scale_point_nor_what_the_metrics_ask_for() {
+        let status = ReplicaStatus { current: 2, desired: 2, other_ratio: None };
+        let replicas = ObservedReplicas {
+            min: 1,
+            max: 10,
+            tolerance_up: Some(0.1),
+            tolerance_down: Some(0.1),
+            status: Some(status),
+            ..ObservedReplicas::default()
+        };
+        for percent in [60, 75] {
+            let mut follower = RequestFollower { replicas, ..with_written(percent, 75) };
+            follower.requests[0].usage = Some(300);
+            for shared in [shared(&follower, Some(500)), retargeted(&follower, Some(500), false)] {
+                assert_eq!(shared.scale_point.map(|point| point.milli), Some(300), "{percent}");
+                assert_eq!(shared.replicas.proposed, Some(2), "{percent}");
+            }
+        }
     }
 
     #[test]

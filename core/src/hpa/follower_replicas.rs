@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        coordination::{ContainerRequests, SharedRequest, TemplateRequests},
+        coordination::{ContainerRequests, SharedRequest, SharingContext, TemplateRequests},
         hpa::request_follower,
     };
 
@@ -223,7 +223,10 @@ mod tests {
         );
         let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
         let template: TemplateRequests = [container].into_iter().collect();
-        follower.shared_requests(Some(&template), false).next().expect("it follows one request")
+        follower
+            .shared_requests(Some(&template), SharingContext::default())
+            .next()
+            .expect("it follows one request")
     }
 
     fn with(change: impl FnOnce(&mut Value)) -> SharedRequest {

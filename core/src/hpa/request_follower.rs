@@ -9,6 +9,7 @@ use super::{
     follower_replicas::{observed_replicas, usage_per_pod},
     options::UtilizationOf,
     record::{HpaRecord, RECORD_ANNOTATION},
+    retarget::object_targets,
     scale_point::{RequestMetric, request_metrics},
     shared_states::SharedStates,
     spec::Spec,
@@ -69,6 +70,7 @@ pub fn request_follower(
         uses_scale_point: may_use_scale_point
             && parsed.as_ref().is_some_and(|spec| is_driven(metadata, spec)),
         uses_scale_point_if_replaced: may_use_scale_point,
+        targets: parsed.as_ref().map(|spec| object_targets(metadata, spec)).unwrap_or_default(),
     }
 }
 
@@ -102,7 +104,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::coordination::{ContainerRequests, TemplateRequests};
+    use crate::coordination::{ContainerRequests, SharingContext, TemplateRequests};
 
     fn follower(metadata: &Value, behavior: &Value, target: &Value) -> RequestFollower {
         let spec = json!({
@@ -176,7 +178,8 @@ mod tests {
             let metadata = json!({"name": "web", "uid": "1", "annotations": annotations});
             let follower = follower(&metadata, &both, &utilization);
             let first_of = |is_replaced| {
-                let shared = follower.shared_requests(Some(&no_request), is_replaced).next();
+                let context = SharingContext { is_replaced, ..SharingContext::default() };
+                let shared = follower.shared_requests(Some(&no_request), context).next();
                 shared.expect("it follows one request").scale_point
             };
             // 60 % of it.

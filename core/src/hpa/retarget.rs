@@ -1,191 +1,91 @@
-//! The target of an object that another controller scales, while the requests that it is relative to change: whether it may be
-//! changed with them, and what is recorded of it on the object.
-//!
-//! The scale point has to stay what the user meant. It can no longer be read from the target once that was changed, so the first
-//! change records it, together with the target of the user. From then on the record counts, until the user writes another
-//! target or another request in the pod template.
+//! Writes the target of an object together with the requests that it is relative to, while another controller scales it.
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
+use k8s_openapi::{
+    api::autoscaling::v2::HorizontalPodAutoscaler, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use serde_json::{Value, json};
 
-use super::{scale_point::request_metrics, spec::Spec};
+use super::{
+    options::UtilizationOf,
+    scale_point::request_metrics,
+    spec::Spec,
+    takeover::{ObjectMode, controlling_owner, takeover},
+};
 use crate::{
-    api::annotations::MAX_VALUE_BYTES,
-    coordination::{RequestRange, Resource, ScalePoint, ScalePointSource},
+    coordination::{
+        CurrentTarget, ObjectTargets, RecordedTarget, Resource, TargetChange, TargetRecord,
+    },
     types::Time,
 };
 
-/// The annotation that holds the record.
+/// The annotation that holds the record of the targets.
 pub const SCALE_POINT_ANNOTATION: &str = "plimsoll.dev/scale-point";
-/// After this many resets within [`RESET_PERIOD`], the target is left alone: another client, such as a GitOps controller,
-/// keeps writing it.
-const MAX_RESETS: usize = 2;
-/// See [`MAX_RESETS`].
-const RESET_PERIOD: Duration = Duration::from_hours(1);
 
-/// What is recorded of the targets of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct TargetRecord {
-    /// The changed targets.
-    pub metrics: Vec<RecordedTarget>,
-    /// When another client wrote the target of the user again.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub resets: Vec<Time>,
-}
-
-/// What is recorded of one target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RecordedTarget {
-    /// The resource.
-    pub resource: Resource,
-    /// The container; `None` for all of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<Box<str>>,
-    /// The scale point in milli-units.
-    pub scale_point: i64,
-    /// The request in the pod template that it is derived from, in milli-units.
-    pub template: i64,
-    /// The target of the user in percent.
-    pub original: i32,
-    /// The target that was written last.
-    pub written: i32,
-}
-
-/// The target of a metric, as the object has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CurrentTarget<'a> {
-    /// The resource.
-    pub resource: Resource,
-    /// The container; `None` for all of them.
-    pub container: Option<&'a str>,
-    /// The target in percent.
-    pub percent: i32,
-}
-
-/// Why a target is not changed together with the requests.
+/// Why a target is not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RetargetRefusal {
-    /// Another controller writes the spec.
-    #[error("{kind} {name} owns the object and writes its spec")]
-    Owned {
-        /// The kind of the owner.
-        kind: String,
-        /// The name of the owner.
-        name: String,
-    },
-    /// Another client keeps writing the target of the user.
-    #[error(
-        "another client has written the original target again {count} times within an hour; exclude the target from what it writes"
-    )]
-    Reset {
-        /// How often.
-        count: usize,
-    },
-    /// The request in the pod template is unknown.
-    #[error("the request in the pod template is unknown")]
-    NoScalePoint,
+pub enum TargetError {
+    /// Another rule applies to the object by now.
+    #[error("it has changed since the decision: {0}")]
+    Changed(String),
+    /// The object has no such target.
+    #[error("it has no averageUtilization for {0}")]
+    NotFound(Resource),
+    /// The object has no version.
+    #[error("its resourceVersion or spec is missing or invalid")]
+    Unreadable,
 }
 
-/// A target that may be changed together with the requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Retargetable {
-    /// What is known of it. `written` is the current target.
-    pub target: RecordedTarget,
-    /// Whether another client has written the target of the user again.
-    pub was_reset: bool,
+/// What an object shows of its targets. A record that cannot be read counts as missing.
+pub fn object_targets(metadata: &ObjectMeta, spec: &Spec) -> ObjectTargets {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let owner = controlling_owner(owners);
+    let owner = owner.map(|owner| (owner.kind.as_str().into(), owner.name.as_str().into()));
+    let annotations = metadata.annotations.clone().unwrap_or_default();
+    let text = annotations.get(SCALE_POINT_ANNOTATION);
+    let record = text.and_then(|text| TargetRecord::parse(text).ok()).unwrap_or_default();
+    let is_driven = takeover(&annotations, owners, spec).mode == ObjectMode::Drive;
+    // With the option, Plimsoll computes something else from the target than the HPA controller of the cluster. An invalid
+    // one could be meant for that.
+    let has_option = !matches!(UtilizationOf::read(&annotations), Ok(None));
+    ObjectTargets { record, owner, may_follow: !is_driven && !has_option }
 }
 
-impl TargetRecord {
-    /// Reads an annotation. One that cannot be read counts as missing: the targets of the object are then those of the user.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        if text.len() > MAX_VALUE_BYTES {
-            return Err(format!("it has {} bytes, more than {MAX_VALUE_BYTES}", text.len()));
-        }
-        serde_json::from_str(text).map_err(|error| error.to_string())
+/// The patch of an object that was just read for a change of a target; `None` if it has the target already.
+pub fn target_change_patch(
+    object: &HorizontalPodAutoscaler,
+    change: &TargetChange,
+    now: Time,
+) -> Result<Option<Value>, TargetError> {
+    let (metadata, version) = (&object.metadata, object.metadata.resource_version.as_deref());
+    let spec = object.spec.as_ref().and_then(|spec| Spec::read(spec).ok());
+    let (Some(version), Some(spec)) = (version, spec) else { return Err(TargetError::Unreadable) };
+    let decided = &change.target;
+    let container = decided.container.as_deref();
+    let metric = request_metrics(&spec)
+        .find(|metric| metric.resource == decided.resource && metric.container == container)
+        .ok_or(TargetError::NotFound(decided.resource))?;
+    let ObjectTargets { record, owner, may_follow } = object_targets(metadata, &spec);
+    if !may_follow {
+        return Err(TargetError::Changed("its replicas follow another rule".to_owned()));
     }
-
-    fn find(&self, current: CurrentTarget<'_>) -> Option<&RecordedTarget> {
-        self.metrics.iter().find(|one| {
-            one.resource == current.resource && one.container.as_deref() == current.container
-        })
+    let owner = owner.as_ref().map(|(kind, name)| (&**kind, &**name));
+    let percent = metric.percent;
+    let current = CurrentTarget { resource: decided.resource, container, percent };
+    let found = record
+        .review(current, Some(decided.template), owner, now)
+        .map_err(|refusal| TargetError::Changed(refusal.to_string()))?;
+    if found.target.scale_point != decided.scale_point {
+        return Err(TargetError::Changed("the scale point is another one".to_owned()));
     }
-
-    /// Whether a target may be changed. `template` is the request in the pod template that it is relative to, and `owner` the
-    /// kind and name of a controller that owns the object.
-    pub fn review(
-        &self,
-        current: CurrentTarget<'_>,
-        template: Option<i64>,
-        owner: Option<(&str, &str)>,
-        now: Time,
-    ) -> Result<Retargetable, RetargetRefusal> {
-        if let Some((kind, name)) = owner {
-            return Err(RetargetRefusal::Owned { kind: kind.to_owned(), name: name.to_owned() });
-        }
-        let recorded = self.find(current);
-        let percent = current.percent;
-        let (original, was_reset) = match recorded {
-            Some(recorded) if percent == recorded.written => (recorded.original, false),
-            Some(recorded) if percent == recorded.original => (percent, true),
-            // The first change, or the user has written another target.
-            _ => (percent, false),
-        };
-        let count = self.recent_resets(now).count() + usize::from(was_reset);
-        if count >= MAX_RESETS {
-            return Err(RetargetRefusal::Reset { count });
-        }
-        let is_recorded = recorded.is_some_and(|recorded| {
-            recorded.original == original && template.is_none_or(|now| now == recorded.template)
-        });
-        let kept = recorded.filter(|_| is_recorded).map(|one| (one.scale_point, one.template));
-        let derived = || {
-            let scale_point = ScalePoint::of(original, template, None)?;
-            Some((scale_point.milli, template?))
-        };
-        let (scale_point, template) = kept.or_else(derived).ok_or(RetargetRefusal::NoScalePoint)?;
-        let target = RecordedTarget {
-            resource: current.resource,
-            container: current.container.map(Into::into),
-            scale_point,
-            template,
-            original,
-            written: percent,
-        };
-        Ok(Retargetable { target, was_reset })
+    if percent == change.percent {
+        return Ok(None);
     }
-
-    fn recent_resets(&self, now: Time) -> impl Iterator<Item = Time> {
-        self.resets.iter().copied().filter(move |at| at.later(RESET_PERIOD) > now)
-    }
-
-    /// The record with a target that is about to be written.
-    #[must_use]
-    pub fn with_target(&self, retargetable: &Retargetable, percent: i32, now: Time) -> Self {
-        let Retargetable { target, was_reset } = retargetable;
-        let is_other = |one: &&RecordedTarget| {
-            (one.resource, &one.container) != (target.resource, &target.container)
-        };
-        let mut metrics: Vec<_> = self.metrics.iter().filter(is_other).cloned().collect();
-        metrics.push(RecordedTarget { written: percent, ..target.clone() });
-        let resets = self.recent_resets(now).chain(was_reset.then_some(now)).collect();
-        Self { metrics, resets }
-    }
-}
-
-impl RecordedTarget {
-    /// The scale point.
-    pub fn scale_point(&self) -> ScalePoint {
-        ScalePoint { milli: self.scale_point, source: ScalePointSource::Template }
-    }
-
-    /// The range of the request within which the target can follow it.
-    pub fn range(&self) -> RequestRange {
-        RequestRange::for_utilization(self.scale_point())
-    }
+    let record = record.with_target(&found, change.percent, now);
+    let has_annotations = metadata.annotations.is_some();
+    let RecordedTarget { resource, .. } = found.target;
+    target_patch(&spec, version, has_annotations, &found.target, change.percent, &record)
+        .map(Some)
+        .ok_or(TargetError::NotFound(resource))
 }
 
 /// The patch that writes the target of a metric together with the record, in one request; `None` if the object has no such
@@ -221,117 +121,90 @@ pub fn target_patch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coordination::retarget::{target_for_step, target_percent};
 
     const NOW: Time = Time::from_secs(1_800_000_000);
-    const MINUTE: Duration = Duration::from_mins(1);
 
-    fn current(percent: i32) -> CurrentTarget<'static> {
-        CurrentTarget { resource: Resource::Cpu, container: None, percent }
+    fn object(annotations: &Value, percent: i32) -> HorizontalPodAutoscaler {
+        let object = json!({
+            "metadata": {"name": "web", "resourceVersion": "7", "annotations": annotations},
+            "spec": {"maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+                "metrics": [{"type": "Resource", "resource": {"name": "cpu",
+                    "target": {"type": "Utilization", "averageUtilization": percent}}}]},
+        });
+        serde_json::from_value(object).expect("an HPA")
     }
 
-    /// A target of 60 % of 500m in the template, that was changed to 75 % for requests of 400m.
-    fn record() -> TargetRecord {
-        let target = RecordedTarget {
-            resource: Resource::Cpu,
-            container: None,
-            scale_point: 300,
-            template: 500,
-            original: 60,
-            written: 75,
-        };
-        TargetRecord { metrics: vec![target], resets: Vec::new() }
+    /// A change of the user's target of 60 % of 500m in the template.
+    fn change(percent: i32) -> TargetChange {
+        let current = CurrentTarget { resource: Resource::Cpu, container: None, percent: 60 };
+        let found = TargetRecord::default().review(current, Some(500), None, NOW);
+        TargetChange { hpa: "web".into(), target: found.expect("allowed").target, percent }
+    }
+
+    fn written_record(patch: &Value) -> TargetRecord {
+        let operations = patch.as_array().expect("operations");
+        let text = operations.last().expect("the record")["value"].as_str().expect("text");
+        TargetRecord::parse(text).expect("a record")
     }
 
     #[test]
-    fn the_scale_point_is_that_of_the_record_until_the_user_changes_target_or_template() {
-        let none = TargetRecord::default();
-        for (record, percent, template, scale_point, original, was_reset) in [
-            (&none, 60, Some(500), 300, 60, false),
-            // Ours.
-            (&record(), 75, Some(500), 300, 60, false),
-            // The template cannot be read for a moment.
-            (&record(), 75, None, 300, 60, false),
-            // The user edits the template: what was meant is the user's target, not the one that is written.
-            (&record(), 75, Some(1000), 600, 60, false),
-            // The user edits the target.
-            (&record(), 80, Some(500), 400, 80, false),
-            // Another client writes the user's target again.
-            (&record(), 60, Some(500), 300, 60, true),
-            (&record(), 60, Some(1000), 600, 60, true),
+    fn a_target_is_written_with_its_record_unless_the_object_has_it() {
+        let patch = target_change_patch(&object(&json!({}), 60), &change(75), NOW);
+        let patch = patch.expect("allowed").expect("a patch");
+        assert_eq!(patch[0]["value"], "7");
+        assert_eq!(patch[2]["value"], 75);
+        let record = written_record(&patch);
+        let kept = &record.metrics[0];
+        assert_eq!((kept.original, kept.written, kept.scale_point), (60, 75, 300));
+        let text = serde_json::to_string(&record).expect("JSON");
+        let written = json!({SCALE_POINT_ANNOTATION: text});
+        assert_eq!(target_change_patch(&object(&written, 75), &change(75), NOW), Ok(None));
+        // The next step.
+        let next = target_change_patch(&object(&written, 75), &change(80), NOW);
+        let record = written_record(&next.expect("allowed").expect("a patch"));
+        assert_eq!((record.metrics[0].original, record.metrics[0].written), (60, 80));
+        // Another client has written the original target, and does it again.
+        let reset = target_change_patch(&object(&written, 60), &change(75), NOW);
+        let record = written_record(&reset.expect("once").expect("a patch"));
+        assert_eq!(record.resets, [NOW]);
+        let text = serde_json::to_string(&record).expect("JSON");
+        let again = object(&json!({SCALE_POINT_ANNOTATION: text}), 60);
+        let refused = target_change_patch(&again, &change(75), NOW).expect_err("refused");
+        assert!(refused.to_string().contains("again 2 times within an hour"), "{refused}");
+    }
+
+    #[test]
+    fn a_target_is_not_written_if_the_object_is_another_one_by_now() {
+        let drive = json!({"plimsoll.dev/hpa": "drive"});
+        let mut driven = object(&drive, 60);
+        let disabled = json!({"scaleUp": {"selectPolicy": "Disabled"},
+            "scaleDown": {"selectPolicy": "Disabled"}});
+        let spec = driven.spec.as_mut().expect("a spec");
+        spec.behavior = serde_json::from_value(disabled).expect("a behavior");
+        let mut by_keda = object(&json!({}), 60);
+        let owner = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "web",
+            "uid": "1", "controller": true}]);
+        by_keda.metadata.owner_references = serde_json::from_value(owner).expect("an owner");
+        let mut unversioned = object(&json!({}), 60);
+        unversioned.metadata.resource_version = None;
+        let mut without = object(&json!({}), 60);
+        without.spec.as_mut().expect("a spec").metrics = None;
+        let by_limits = object(&json!({"plimsoll.dev/utilization-of": "limit"}), 60);
+        let invalid = object(&json!({"plimsoll.dev/utilization-of": "limits"}), 60);
+        for (object, expected) in [
+            (&driven, "follow another rule"),
+            (&by_limits, "follow another rule"),
+            (&invalid, "follow another rule"),
+            (&by_keda, "ScaledObject web owns the object"),
+            (&object(&json!({}), 80), "the scale point is another one"),
+            (&unversioned, "resourceVersion"),
+            (&without, "no averageUtilization for cpu"),
         ] {
-            let found = record.review(current(percent), template, None, NOW).expect("allowed");
-            let target = &found.target;
-            assert_eq!(
-                (target.scale_point, target.original, target.written, found.was_reset),
-                (scale_point, original, percent, was_reset),
-                "{percent} {template:?}"
-            );
+            let error = target_change_patch(object, &change(75), NOW).expect_err(expected);
+            assert!(error.to_string().contains(expected), "{error}");
         }
-        let unknown = none.review(current(60), None, None, NOW);
-        assert_eq!(unknown, Err(RetargetRefusal::NoScalePoint));
-        let edited = record().review(current(80), None, None, NOW);
-        assert_eq!(edited, Err(RetargetRefusal::NoScalePoint), "the record is of another target");
-    }
-
-    #[test]
-    fn an_object_of_another_controller_is_left_alone() {
-        let owner = Some(("ScaledObject", "web"));
-        let refusal = record().review(current(75), Some(500), owner, NOW).expect_err("refused");
-        assert_eq!(refusal.to_string(), "ScaledObject web owns the object and writes its spec");
-    }
-
-    #[test]
-    fn two_resets_within_an_hour_end_it_until_the_first_is_an_hour_old() {
-        let mut stored = record();
-        let review = |stored: &TargetRecord, percent, now| {
-            stored.review(current(percent), Some(500), None, now)
-        };
-        let first = review(&stored, 60, NOW).expect("the first reset is tolerated");
-        stored = stored.with_target(&first, 75, NOW);
-        assert_eq!(stored.resets, [NOW]);
-        assert!(review(&stored, 75, NOW).is_ok(), "it is ours again");
-        let later = NOW.later(MINUTE * 59);
-        assert_eq!(review(&stored, 60, later), Err(RetargetRefusal::Reset { count: 2 }));
-        let next = NOW.later(MINUTE * 60);
-        let second = review(&stored, 60, next).expect("the first one is forgotten");
-        assert_eq!(stored.with_target(&second, 75, next).resets, [next]);
-    }
-
-    #[test]
-    fn the_target_follows_the_request_within_its_range() {
-        let found = record().review(current(75), Some(500), None, NOW).expect("allowed");
-        let range = found.target.range();
-        assert_eq!((range.min, range.max), (Some(316), Some(600)));
-        let scale_point = found.target.scale_point();
-        for (request, percent) in [(316, 95), (400, 75), (450, 67), (451, 67), (600, 50), (700, 50)]
-        {
-            assert_eq!(target_percent(scale_point, request), percent, "{request}");
-        }
-        // Of the lower mean request before and after the step.
-        assert_eq!(target_for_step(scale_point, 500, 400), 75);
-        assert_eq!(target_for_step(scale_point, 400, 500), 75);
-    }
-
-    #[test]
-    fn each_container_has_a_target_of_its_own() {
-        let of = |container, percent| CurrentTarget {
-            resource: Resource::Cpu,
-            container: Some(container),
-            percent,
-        };
-        let mut stored = TargetRecord::default();
-        for (container, percent, template, written) in
-            [("app", 60, 500, 75), ("proxy", 80, 100, 90), ("app", 75, 500, 70)]
-        {
-            let found = stored.review(of(container, percent), Some(template), None, NOW);
-            stored = stored.with_target(&found.expect("allowed"), written, NOW);
-        }
-        let kept: Vec<_> = stored.metrics.iter().map(|one| (one.original, one.written)).collect();
-        assert_eq!(kept, [(80, 90), (60, 70)]);
-        let text = serde_json::to_string(&stored).expect("JSON");
-        assert_eq!(TargetRecord::parse(&text), Ok(stored));
-        assert!(TargetRecord::parse("{").is_err());
+        // It takes effect only with the disabled directions.
+        assert!(target_change_patch(&object(&drive, 60), &change(75), NOW).is_ok());
     }
 
     #[test]

@@ -308,6 +308,7 @@ mod tests {
                 rule: SharedRequestRule::Waits(hold),
                 replicas: Replicas::default(),
                 lacks_replicas: false,
+                target: None,
             });
             assert_eq!(skip.as_str(), hold.as_str());
             assert!(SkipReason::GUARDS.contains(&skip.as_str()) && skip.is_restriction());

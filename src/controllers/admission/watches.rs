@@ -27,9 +27,10 @@ use crate::{
 use parking_lot::Mutex;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
-    coordination::SharedRequest,
+    coordination::{Retargeting, SharedRequest},
     sizing::LimitRangeItem,
-    types::{ObjectKey, compat::Compat},
+    types::{ObjectKey, Time, compat::Compat},
+    vpa_match,
 };
 
 pub(super) struct Watches {
@@ -163,16 +164,23 @@ impl WatchStores {
             .collect()
     }
 
-    /// The requests of the pods of a VPA that autoscalers of replicas use too.
+    /// The requests of the pods of a VPA that autoscalers of replicas use too. `retargets_at` is the current time if their
+    /// targets change together with the requests: those that the updater has changed already. It does so only for VPAs whose
+    /// running pods it changes.
     pub fn shared_requests(
         &self,
         namespace: &str,
         vpa: &VerticalPodAutoscaler,
+        retargets_at: Option<Time>,
     ) -> Vec<SharedRequest> {
+        let is_updated = vpa_match::changes_running_pods(vpa, Compat::Plimsoll);
+        let retargeting =
+            retargets_at.filter(|_| is_updated).map(|now| Retargeting { now, needs_record: true });
         let TargetRef { kind, name, .. } = &vpa.spec.target_ref;
         let template = WellKnown::from_kind(kind)
             .and_then(|kind| self.controllers.template(kind, namespace, name));
-        self.followers.shared_requests(namespace, (kind, name), template.as_ref())
+        let target = (&**kind, &**name);
+        self.followers.shared_requests(namespace, target, template.as_ref(), retargeting)
     }
 
     pub fn vpa_count(&self) -> usize {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{hpa_replacement::HpaReplacement, optional_watch::OptionalWatch};
 use plimsoll_core::{
-    coordination::{RequestFollower, SharedRequest, TemplateRequests},
+    coordination::{RequestFollower, Retargeting, SharedRequest, SharingContext, TemplateRequests},
     hpa,
 };
 
@@ -47,18 +47,20 @@ impl Default for RequestFollowers {
 }
 
 impl RequestFollowers {
-    /// What the autoscalers of a target mean for the requests of its pods.
+    /// What the autoscalers of a target mean for the requests of its pods. Without `retargeting`, their targets do not change
+    /// together with the requests.
     pub fn shared_requests(
         &self,
         namespace: &str,
         (kind, name): (&str, &str),
         template: Option<&TemplateRequests>,
+        retargeting: Option<Retargeting>,
     ) -> Vec<SharedRequest> {
-        let is_replaced = self.hpa_replacement.is_active();
+        let context = SharingContext { is_replaced: self.hpa_replacement.is_active(), retargeting };
         let shared = self.watch.read(|followers| {
             let followers = followers.in_namespace(namespace);
             let of_target = followers.filter(|follower| follower.scales(kind, name));
-            of_target.flat_map(|follower| follower.shared_requests(template, is_replaced)).collect()
+            of_target.flat_map(|follower| follower.shared_requests(template, context)).collect()
         });
         shared.unwrap_or_default()
     }
@@ -88,9 +90,10 @@ mod tests {
         followers.watch.store_list(hpas);
         let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
         let template = TemplateRequests::from_iter([container]);
-        let shared = followers.shared_requests("shop", ("Deployment", "web"), Some(&template));
+        let shared =
+            followers.shared_requests("shop", ("Deployment", "web"), Some(&template), None);
         let shared: Vec<_> = shared.iter().map(|one| (&*one.hpa, one.resource)).collect();
         assert_eq!(shared, [("web", Resource::Cpu)]);
-        assert!(followers.shared_requests("shop", ("StatefulSet", "web"), None).is_empty());
+        assert!(followers.shared_requests("shop", ("StatefulSet", "web"), None, None).is_empty());
     }
 }

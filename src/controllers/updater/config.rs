@@ -23,6 +23,8 @@ pub struct UpdaterConfig {
     pub native_sidecars: bool,
     /// How limits follow requests.
     pub limit_policy: LimitPolicy,
+    /// Whether targets of HorizontalPodAutoscalers change together with requests.
+    pub retarget_hpas: bool,
     /// Rate limit of evictions.
     pub eviction_rate: RateLimit,
     /// Rate limit of in-place resizes.

@@ -4,7 +4,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::UpdateMode},
-    coordination::{Resource, SharedRequest},
+    coordination::{Resource, SharedRequest, SharingContext},
     hpa,
     types::Time,
 };
@@ -31,12 +31,11 @@ pub(super) fn is_hpa_controller_replaced(leases: Option<&Listed<Lease>>, now: Ti
 }
 
 /// The requests that the autoscalers of the VPA's target use. `controllers` has the target, if it is well known.
-/// `is_replaced` is whether Plimsoll replaces the HPA controller of the cluster.
 pub(super) fn shared_requests(
     snapshot: &ClusterSnapshot,
     controllers: &ControllerCache,
     vpa: &VerticalPodAutoscaler,
-    is_replaced: bool,
+    context: SharingContext,
     notes: &mut Vec<String>,
 ) -> Vec<SharedRequest> {
     let hpas = match &snapshot.hpas {
@@ -58,12 +57,13 @@ pub(super) fn shared_requests(
         Some(hpa::request_follower(&hpa.metadata, hpa.spec.as_ref()?, hpa.status.as_ref()))
     });
     let of_target = followers.filter(|one| one.scales(&target.kind, &target.name));
-    let shared = of_target
-        .map(|one| one.shared_requests(template.as_ref(), is_replaced).collect::<Vec<_>>());
+    let shared =
+        of_target.map(|one| one.shared_requests(template.as_ref(), context).collect::<Vec<_>>());
     shared.flatten().collect()
 }
 
-/// Adds what the autoscalers of the VPA's target mean to a report.
+/// Adds what the autoscalers of the VPA's target mean to a report. `is_replaced` is whether Plimsoll replaces the HPA controller
+/// of the cluster.
 pub(super) fn add(
     report: &mut VpaReport,
     snapshot: &ClusterSnapshot,
@@ -72,7 +72,8 @@ pub(super) fn add(
     is_replaced: bool,
 ) {
     let notes = &mut report.notes;
-    let shared = shared_requests(snapshot, controllers, vpa, is_replaced, notes);
+    let context = SharingContext { is_replaced, ..SharingContext::default() };
+    let shared = shared_requests(snapshot, controllers, vpa, context, notes);
     explain(report, vpa, &shared);
 }
 

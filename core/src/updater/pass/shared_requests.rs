@@ -13,11 +13,8 @@ use crate::{
     },
     types::Time,
     updater::{
-        guard::WorkloadState,
-        in_place::is_non_disruptive,
-        priority::recommendation_for,
-        settings::Settings,
-        update_reason::had_quick_oom,
+        guard::WorkloadState, in_place::is_non_disruptive, priority::recommendation_for,
+        settings::Settings, update_reason::had_quick_oom,
     },
 };
 
@@ -128,6 +125,7 @@ impl<'a> PodSharedRequests<'a> {
 fn is_changeable(request: &SharedRequest) -> bool {
     match request.rule {
         SharedRequestRule::AtLeast(_)
+        | SharedRequestRule::Within { .. }
         | SharedRequestRule::AtMaxReplicas(_)
         | SharedRequestRule::Idle => true,
         SharedRequestRule::Held | SharedRequestRule::Waits(_) => false,

@@ -7,10 +7,12 @@ use super::{
     candidates::Selection,
     review::Review,
     step_decider::{StepDecider, StepDecision},
+    targets,
     workload::PassWorkload,
 };
 use crate::{
     api::vpa::UpdateMode,
+    coordination::TargetChange,
     sizing::{Resources, SizedContainer},
     types::{
         Time,
@@ -160,6 +162,18 @@ impl<'a> UpdatePass<'a> {
             }
         }
         NextStep::More
+    }
+
+    /// The targets of autoscalers that have to be written before a step, or the step must be skipped: it changes requests that
+    /// they are relative to.
+    pub fn targets_before(&self, step: &UpdateStep) -> Vec<TargetChange> {
+        targets::before_step(&self.decider.workload, &self.decision.steps, step)
+    }
+
+    /// The targets of autoscalers that no longer belong to the requests of the pods. There are none while pods change.
+    pub fn outdated_targets(&self) -> Vec<TargetChange> {
+        let is_idle = self.decision.steps.is_empty() && self.pending_step.is_none();
+        if is_idle { targets::of_settled_pods(&self.decider.workload) } else { Vec::new() }
     }
 
     /// Records the result of the current step.

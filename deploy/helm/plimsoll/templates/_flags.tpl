@@ -39,6 +39,9 @@
 {{- if .surge }}
 - --surge
 {{- end }}
+{{- if .retargetHpas }}
+- --retarget-hpas
+{{- end }}
 {{- end -}}
 {{- end }}
 
@@ -48,6 +51,9 @@
 - --port={{ .port }}
 {{- end }}
 - --horizontal-lease-namespace={{ $.Values.leases.namespace }}
+{{- if $.Values.updater.retargetHpas }}
+- --retarget-hpas
+{{- end }}
 - --webhook-service={{ include "plimsoll.fullname" $ }}-webhook
 - --webhook-timeout-seconds={{ .timeoutSeconds }}
 {{- if eq .failurePolicy "Fail" }}
