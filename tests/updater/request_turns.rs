@@ -1,7 +1,14 @@
 //! A request that replicas follow, with the real HPA controller: when it is changed, and who may change it.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
+use http::Method;
 use k8s_openapi::api::{
     autoscaling::v2::HorizontalPodAutoscaler, coordination::v1::Lease, core::v1::Pod,
 };
@@ -11,14 +18,20 @@ use kube::{
 };
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, role_health},
-    coordination::Resource,
+    coordination::{Resource, TargetRecord},
+    hpa::retarget::SCALE_POINT_ANNOTATION,
     updater::{WorkloadState, guard::workload_state},
 };
 use serde_json::json;
 
 use super::fixture::{self, cpu, pods, wait_until_blocked_by};
 use crate::support::{
-    MetricsServer, Testbed, clock::wall_now, manifests, metrics_server::UsageValue, wait,
+    MetricsServer, Testbed,
+    api_proxy::{self, ApiProxy},
+    clock::wall_now,
+    manifests,
+    metrics_server::UsageValue,
+    wait,
 };
 
 const MEBIBYTE: u64 = 1 << 20;
@@ -119,4 +132,76 @@ async fn while_the_hpa_controller_is_replaced_a_request_changes_once_the_replica
     assert_eq!(have("70m").await, Ok(()));
     running.stop().await;
     lease.abort();
+}
+
+/// Rejects all patches of HorizontalPodAutoscalers while `is_open` is false.
+async fn hpa_gate(bed: &Testbed, is_open: Arc<AtomicBool>) -> ApiProxy {
+    ApiProxy::start(bed.client(), move |method, path| {
+        let is_patch = *method == Method::PATCH && path.contains("/horizontalpodautoscalers/");
+        if is_patch && !is_open.load(Ordering::Relaxed) {
+            api_proxy::respond_with(403, None)
+        } else {
+            api_proxy::pass_through()
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_target_of_an_hpa_is_written_before_its_pods_change_or_they_do_not() {
+    let Some((bed, namespace)) = fixture::testbed_and_namespace("retarget").await else { return };
+    let usage = MetricsServer::shared(&bed, &namespace).await;
+    fixture::deployment(&bed, &namespace, "web", 2).await;
+    // The template has 100m, so the scale point is 60m: as many replicas as there are.
+    let steady = UsageValue { cpu: 0.06, memory: 32 * MEBIBYTE };
+    usage.set_all(&namespace, "web-", "main", steady);
+    manifests::create::<HorizontalPodAutoscaler>(bed.client(), &namespace, HPA).await;
+    wait_for_utilization(&bed, &namespace, 60).await;
+    fixture::vpa(&bed, &namespace, "web", "InPlaceOrRecreate", "100m").await;
+    recommend(&bed, &namespace, "70m", "80m").await;
+    let is_open = Arc::new(AtomicBool::new(false));
+    let proxy = hpa_gate(&bed, Arc::clone(&is_open)).await;
+    let flags = [fixture::FAST_FLAGS, &["--retarget-hpas"]].concat();
+    let running = fixture::start(proxy.client.clone(), &namespace, &flags).await;
+    let patches = |of: &str| {
+        let requests = proxy.requests().into_iter();
+        requests.filter(|(method, path)| *method == Method::PATCH && path.contains(of)).count()
+    };
+    wait::until("the target is not written", || async {
+        (patches("/horizontalpodautoscalers/") >= 2).then_some(())
+    })
+    .await;
+    assert_eq!((patches("/resize"), patches("/eviction")), (0, 0));
+
+    is_open.store(true, Ordering::Relaxed);
+    wait::until("all pods request 70m", || async {
+        let pods = pods(&bed.client(), &namespace, "web").await;
+        pods.iter().all(|pod| cpu(pod) == Some("70m")).then_some(())
+    })
+    .await;
+    let hpas = Api::<HorizontalPodAutoscaler>::namespaced(bed.client(), &namespace);
+    wait::until_ok("the target belongs to 70m", || async {
+        let hpa = hpas.get("web").await.expect("the object");
+        let text = hpa.metadata.annotations.unwrap_or_default();
+        let text = text.get(SCALE_POINT_ANNOTATION).cloned().unwrap_or_default();
+        let record = TargetRecord::parse(&text)?;
+        let metrics = hpa.spec.and_then(|spec| spec.metrics).unwrap_or_default();
+        let target = metrics[0].resource.as_ref().map(|resource| &resource.target);
+        let percent = target.and_then(|target| target.average_utilization);
+        let kept = &record.metrics[0];
+        let found = (percent, kept.written, kept.original, kept.scale_point);
+        if found == (Some(86), 86, 60, 60) { Ok(()) } else { Err(format!("{found:?}")) }
+    })
+    .await;
+    let written = proxy.accepted();
+    let first = |of: &str| {
+        let is_one =
+            |(method, path, _): &(Method, String, _)| *method == Method::PATCH && path.contains(of);
+        written.iter().position(is_one)
+    };
+    assert!(
+        first("/horizontalpodautoscalers/").expect("a target")
+            < first("/resize").expect("a resize")
+    );
+    running.stop().await;
 }
