@@ -26,14 +26,14 @@ pub fn request_follower(
     let parsed = Spec::read(spec).ok();
     let may_use_scale_point = parsed.is_some() && !follows_pods(utilization_of(metadata));
     let target = &spec.scale_target_ref;
-    let states = if may_use_scale_point {
+    let stored = if may_use_scale_point {
         stored_states(metadata, (&target.kind, &target.name))
     } else {
         SharedStates::default()
     };
     let asks_for_template = utilization_of(metadata) == Some(UtilizationOf::Template);
     let state_of = |metric: RequestMetric<'_>| {
-        let state = states.state(metric.resource, metric.container);
+        let state = stored.state(metric.resource, metric.container);
         // A template without a request is an error then.
         State { first_requests: state.first_requests.filter(|_| !asks_for_template), ..state }
     };
@@ -165,28 +165,27 @@ mod tests {
         let own = record("1", "Deployment/web");
         let container = ContainerRequests { name: "app".into(), cpu: None, memory: None };
         let no_request: TemplateRequests = [container].into_iter().collect();
-        for (mode, record, first) in [
-            ("drive", own.to_string(), Some(400)),
-            ("assist", own.to_string(), None),
-            ("drive", record("2", "Deployment/web").to_string(), None),
-            ("drive", record("1", "Deployment/db").to_string(), None),
-            ("drive", json!({"memory": {"uid": "1"}}).to_string(), None),
-            ("drive", own.to_string().replace("400", "\"many\""), None),
-            ("drive", "{".to_owned(), None),
+        // 60 % of the first requests.
+        for (mode, record, expected, if_replaced) in [
+            ("drive", own.to_string(), Some(240), Some(240)),
+            ("assist", own.to_string(), None, Some(240)),
+            ("drive", record("2", "Deployment/web").to_string(), None, None),
+            ("drive", record("1", "Deployment/db").to_string(), None, None),
+            ("drive", json!({"memory": {"uid": "1"}}).to_string(), None, None),
+            ("drive", own.to_string().replace("400", "\"many\""), None, None),
+            ("drive", "{".to_owned(), None, None),
         ] {
             let annotations = json!({"plimsoll.dev/hpa": mode, RECORD_ANNOTATION: record});
             let metadata = json!({"name": "web", "uid": "1", "annotations": annotations});
             let follower = follower(&metadata, &both, &utilization);
-            let first_of = |is_replaced| {
+            let scale_point = |is_replaced| {
                 let context = SharingContext { is_replaced, ..SharingContext::default() };
                 let shared = follower.shared_requests(Some(&no_request), context).next();
-                shared.expect("it follows one request").scale_point
+                let point = shared.expect("it follows one request").scale_point;
+                point.map(|point| point.milli)
             };
-            // 60 % of it.
-            let expected = first.map(|_| 240);
-            assert_eq!(first_of(false).map(|point| point.milli), expected, "{mode} {record}");
-            let replaced = (record == own.to_string()).then_some(240);
-            assert_eq!(first_of(true).map(|point| point.milli), replaced, "{mode} {record}");
+            assert_eq!(scale_point(false), expected, "{mode} {record}");
+            assert_eq!(scale_point(true), if_replaced, "{mode} {record}");
         }
         let annotations = json!({"plimsoll.dev/hpa": "drive", RECORD_ANNOTATION: own.to_string(),
             "plimsoll.dev/utilization-of": "template"});
