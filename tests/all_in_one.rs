@@ -127,12 +127,13 @@ async fn all_roles_in_one_process_work_and_share_watches() {
         .expect("it runs");
     let page = wait_until_all_lead(running.addresses[0]).await;
 
-    // No kind is listed twice, except Deployments, whose scales are needed later.
+    // No kind is listed twice, except Deployments, whose scales are needed later. The two controllers of replicas also ask for one
+    // VPA, to find out whether the kind is served.
     let paths: Vec<String> = proxy.requests().into_iter().map(|(_, path)| path).collect();
     for (path, most) in [
         ("/api/v1/pods", 1),
         ("/api/v1/limitranges", 1),
-        ("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", 1),
+        ("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers", 3),
         ("/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers", 1),
         ("/apis/apps/v1/deployments", 2),
         ("/apis/apps/v1/replicasets", 1),

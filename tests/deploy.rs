@@ -16,7 +16,7 @@ mod overlays_applied;
 mod prometheus_scrape;
 mod rbac;
 mod rbac_matrix;
-mod rendered_manifests;
+pub mod rendered_manifests;
 mod scenario;
 mod threat_model;
 mod upstream_manifests;

@@ -8,7 +8,7 @@ mod deep;
 mod fixture;
 mod panel_values;
 mod recording;
-mod scrape_record;
+pub mod scrape_record;
 mod script;
 
 use std::{path::Path, time::Duration};

@@ -18,28 +18,50 @@ pub mod at_max;
 pub mod change_timing;
 pub mod decide;
 pub mod idle;
-pub mod notices;
+pub mod observed_replicas;
 pub mod request_range;
 pub mod retarget;
 pub mod scale_point;
 pub mod shared_request;
+pub mod state;
+pub mod target_record;
 pub mod template_requests;
 pub mod update_wave;
+pub mod usage_per_pod;
 
 pub use change_timing::{ChangeReason, Hold, RequestChange};
-pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, State, coordinate};
+pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, coordinate};
+pub use observed_replicas::{ObservedReplicas, ReplicaStatus};
 pub use request_range::RequestRange;
 pub use scale_point::{ScalePoint, ScalePointSource};
-pub use shared_request::{FollowedRequest, RequestFollower, SharedRequest, SharedRequestRule};
+pub use shared_request::{
+    FollowedRequest, RequestFollower, Retargeting, SharedRequest, SharedRequestRule, SharingContext,
+};
+pub use state::{Measurement, State};
+pub use target_record::{
+    CurrentTarget, ObjectTargets, RecordedTarget, RetargetRefusal, Retargetable, TargetChange,
+    TargetRecord,
+};
 pub use template_requests::{ContainerRequests, Template, TemplateRequests};
-pub use update_wave::UpdateWave;
+pub use update_wave::{PodUpdates, RemovalHold, UpdateWave};
+pub use usage_per_pod::{RecentUsage, UsagePerPod};
 
 #[cfg(test)]
 mod tests;
 
 /// The resource that both autoscalers use.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, strum::Display,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+    strum::Display,
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]

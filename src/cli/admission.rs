@@ -106,7 +106,7 @@ impl AdmissionArgs {
             registration.desired_webhook(client_config, &scope, compat);
         warnings.extend(bad_labels);
         Ok(AdmissionConfig {
-            process: self.cluster.process(&self.address, &self.log, warnings),
+            process: self.cluster.server.process(&self.address, &self.log, warnings),
             compat,
             fixes: sizing.fixes(),
             listen: Address { host: String::new(), port: self.port },
@@ -123,6 +123,8 @@ impl AdmissionArgs {
             },
             native_sidecars: sizing.is_enabled(FeatureGate::NativeSidecar),
             limit_policy: sizing.limit_policy,
+            retarget_hpas: sizing.retarget_hpas()?,
+            horizontal_lease_namespace: sizing.horizontal_lease_namespace.clone(),
             max_boost: self.max_allowed_cpu_boost.filter(|max| !max.is_zero()),
             shutdown_delay: self.shutdown_delay,
         })
@@ -210,6 +212,7 @@ mod tests {
             &["--register-by-url"],
             &["--min-tls-version=tls1_1"],
             &["--certificate-lifetime=10m"],
+            &["--retarget-hpas", "--compat=upstream"],
         ] {
             assert!(admission_config(flags, |_| String::new()).is_err(), "{flags:?}");
         }

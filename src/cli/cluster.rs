@@ -38,7 +38,7 @@ pub struct ApiServerArgs {
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     #[command(flatten)]
-    server: ApiServerArgs,
+    pub server: ApiServerArgs,
     /// Handles only this namespace
     #[arg(long, value_name = "NAMESPACE", default_value = "")]
     vpa_object_namespace: String,
@@ -75,16 +75,6 @@ impl ApiServerArgs {
 }
 
 impl ClusterArgs {
-    /// The settings of a process that serves metrics at this address.
-    pub fn process(
-        &self,
-        address: &Address,
-        log: &LogArgs,
-        warnings: Vec<String>,
-    ) -> ProcessConfig {
-        self.server.process(address, log, warnings)
-    }
-
     /// The namespaces to handle. As in upstream, spaces in names are not trimmed.
     pub fn scope(&self) -> Result<NamespaceScope, CliError> {
         let ignored = self.ignored_vpa_object_namespaces.split(',');

@@ -4,12 +4,13 @@ use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use clap::Args;
+use parking_lot::Mutex;
 use plimsoll_storage::{Storage, local::LocalStorage};
 
 use super::{
@@ -101,7 +102,7 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
     let mut exit = Exit::Interrupted;
     let outcome = runtime.block_on(async {
         // Use the store that was opened and checked before the start.
-        let open = move || match opened.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        let open = move || match opened.lock().take() {
             Some(local) => Ok(Box::new(local) as Box<dyn Storage>),
             None => open(&directory),
         };

@@ -250,6 +250,8 @@ impl PodArgs {
             limit_policy: policy.sizing.limit_policy,
             admission_check: policy.admission(variable)?,
             heartbeat_namespace: policy.recommender_heartbeat_namespace.clone(),
+            retarget_hpas: policy.sizing.retarget_hpas()?,
+            horizontal_lease_namespace: policy.sizing.horizontal_lease_namespace.clone(),
             lease_namespace: self.leader_elect_resource_namespace.clone(),
             lease_name: self.leader_elect_resource_name.clone(),
         })

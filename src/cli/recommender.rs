@@ -178,7 +178,7 @@ impl RecommenderArgs {
         };
         let warnings = self.warnings(typed, &scope, &usage);
         Ok(RecommenderConfig {
-            process: self.cluster.process(&self.address, &self.log, warnings),
+            process: self.cluster.server.process(&self.address, &self.log, warnings),
             name: self.recommender_name.clone(),
             compat,
             settings,

@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::feature_gates::{FeatureGate, FeatureGates};
+use crate::controllers::runtime::hpa_replacement::DEFAULT_NAMESPACE;
 use plimsoll_core::{
     sizing::LimitPolicy,
     types::compat::{Compat, Fix, Fixes},
@@ -24,11 +25,27 @@ pub struct SizingArgs {
     /// updater
     #[arg(long, value_name = "POLICY", default_value = "ratio", hide_short_help = true)]
     pub limit_policy: LimitPolicy,
+    /// Namespace of the Lease of the horizontal controller, which shows whether it replaces the HPA controller
+    #[arg(long, value_name = "NAMESPACE", default_value = DEFAULT_NAMESPACE, hide_short_help = true)]
+    pub horizontal_lease_namespace: String,
+    /// Changes requests that a HorizontalPodAutoscaler scales by, together with its averageUtilization; set it for the updater,
+    /// which needs the right to patch HorizontalPodAutoscalers, and for the admission controller
+    #[arg(long, hide_short_help = true)]
+    retarget_hpas: bool,
 }
 
 impl SizingArgs {
     pub fn fixes(&self) -> Fixes {
         self.disable_fix.iter().copied().fold(Fixes::for_compat(self.compat), Fixes::without)
+    }
+
+    /// Whether targets of HorizontalPodAutoscalers change together with requests.
+    pub fn retarget_hpas(&self) -> Result<bool, String> {
+        if self.retarget_hpas && self.compat == Compat::Upstream {
+            let why = "--retarget-hpas cannot be used with --compat=upstream, which ignores HorizontalPodAutoscalers";
+            return Err(why.to_owned());
+        }
+        Ok(self.retarget_hpas)
     }
 
     pub fn is_enabled(&self, gate: FeatureGate) -> bool {

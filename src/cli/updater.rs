@@ -120,16 +120,18 @@ impl UpdaterArgs {
         let warnings =
             Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]);
         Ok(UpdaterConfig {
-            process: self.cluster.process(&self.address, &self.log, warnings),
+            process: self.cluster.server.process(&self.address, &self.log, warnings),
             interval: self.updater_interval,
             settings,
             native_sidecars: policy.native_sidecars(),
             limit_policy: policy.sizing.limit_policy,
+            retarget_hpas: policy.sizing.retarget_hpas()?,
             eviction_rate: evictions,
             resize_rate: resizes,
             boost_workers: self.concurrent_cpu_startup_boost_syncs as usize,
             admission_check: admission,
             heartbeat_namespace: policy.recommender_heartbeat_namespace.clone(),
+            horizontal_lease_namespace: policy.sizing.horizontal_lease_namespace.clone(),
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             scope,
             election,
@@ -190,6 +192,7 @@ mod tests {
             &["--change-window=sometimes"],
             &["--dry-run-events"],
             &["--leader-elect-lease-duration=1s"],
+            &["--retarget-hpas", "--compat=upstream"],
         ] {
             assert!(updater_config(flags, |_| String::new()).is_err(), "{flags:?}");
         }

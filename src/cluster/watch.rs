@@ -18,6 +18,7 @@ mod watch_loop;
 
 use std::{fmt::Debug, pin::pin};
 
+use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
@@ -75,6 +76,27 @@ impl<K> ObjectChange<K> {
             Self::Synced => ObjectChange::Synced,
         }
     }
+}
+
+/// A namespaced kind that can be watched.
+pub trait WatchableObject:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + 'static
+{
+}
+
+impl<K> WatchableObject for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + 'static
+{
 }
 
 /// Selects the objects, and how they are listed.

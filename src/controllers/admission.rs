@@ -24,7 +24,7 @@ mod wpa_reviewer;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -69,6 +69,7 @@ use crate::{
     },
     telemetry::{AdmissionMetrics, ApiTrafficMetrics},
 };
+use plimsoll_core::types::compat::Compat;
 
 /// The admission controller: its configuration and components.
 pub struct AdmissionController {
@@ -144,13 +145,13 @@ impl Controller for AdmissionController {
             CacheLifetimes::default(),
         );
         let watch_factory = context.watch_factory.clone();
-        let watches =
-            Watches::new(client.clone(), watch_factory, Arc::clone(&stores), config.compat);
+        let watches = Watches::new(watch_factory, Arc::clone(&stores), config.compat);
         let watches = Arc::new(watches);
         let pods = PodReviewer {
             config: Arc::clone(&config),
             watches: Arc::clone(&watches),
             vpas: VpaMatcher { stores: Arc::clone(&stores), targets, compat: config.compat },
+            clock: clock.clone(),
         };
         let vpas = VpaReviewer {
             config: Arc::clone(&config),
@@ -174,7 +175,7 @@ impl Controller for AdmissionController {
             metrics: metrics.clone(),
             stores,
             draining: AtomicBool::new(false),
-            last: Mutex::default(),
+            last: parking_lot::Mutex::default(),
         };
         let secret = &config.certificates.secret;
         let stats = || Arc::clone(&write_stats);
@@ -222,6 +223,15 @@ impl Controller for AdmissionController {
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         let workers = &mut tasks.workers;
         self.watches.start(&self.config, &workers.shutdown_token(), workers.tasks());
+        if self.config.compat == Compat::Plimsoll {
+            let this = Arc::clone(self);
+            workers.spawn_cancellable(async move {
+                let (client, namespace) =
+                    (this.watches.client(), &this.config.horizontal_lease_namespace);
+                let followers = &this.watches.stores.followers;
+                followers.hpa_replacement.run_poll_loop(client, namespace).await;
+            });
+        }
         workers.spawn_cancellable(Arc::clone(self).run_certificate_loop());
         let LeaseConfig { namespace, name, interval } = &self.config.lease;
         let (client, host) = (self.liveness.client(), election_rules::hostname());
@@ -243,7 +253,7 @@ impl Controller for AdmissionController {
     fn refresh_metrics(&self) {
         export_watch_metrics(
             &self.traffic,
-            self.watches.required().chain(self.watches.stores.quotas.watch_status()),
+            self.watches.required().chain(self.watches.stores.quotas.watch.watch_status()),
         );
         self.traffic.set_watch_objects(self.watches.vpas.name(), self.watches.stores.vpa_count());
         export_write_metrics(&self.traffic, &self.write_stats);

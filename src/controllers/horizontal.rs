@@ -30,7 +30,6 @@ mod spare_capacity;
 mod stored_status;
 pub mod takeover;
 mod usage_cache;
-pub(crate) mod vpas;
 
 use std::{collections::HashSet, net::SocketAddr, sync::Arc};
 
@@ -44,7 +43,6 @@ use self::{
     replacement::Replacement,
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
-    vpas::Vpas,
 };
 use super::replicas::{ExportedObjects, ReplicaController};
 use crate::{
@@ -54,6 +52,7 @@ use crate::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        target_vpas::Vpas,
     },
     telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
 };
@@ -88,8 +87,7 @@ impl Controller for HorizontalController {
         let replaces = config.mode == HorizontalMode::Replace;
         let replacement = replaces.then(|| Replacement::new(&config, context));
         let selectors = SelectorIndex::default();
-        let vpas =
-            Vpas::new(&config.namespaces, context.client.clone(), context.watch_factory.clone());
+        let vpas = Vpas::new(&config.namespaces, context.watch_factory.clone());
         let autoscaler =
             HorizontalAutoscaler { config, metrics, usage, queries, replacement, selectors, vpas };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
@@ -118,7 +116,9 @@ impl Controller for HorizontalController {
         if self.autoscaler.config.mode != HorizontalMode::Shadow {
             let workers = &mut tasks.workers;
             let stop = workers.shutdown_token();
-            self.autoscaler.vpas.start(&stop, workers.tasks());
+            let consequence =
+                "replicas follow the requests of pods even if a VerticalPodAutoscaler changes them";
+            self.autoscaler.vpas.start(consequence, &stop, workers.tasks());
         }
         if let Some(replacement) = &self.autoscaler.replacement {
             let (sentinel, fence) = (Arc::clone(&replacement.sentinel), self.permit.fence());

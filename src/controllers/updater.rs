@@ -63,7 +63,10 @@ use crate::{
     },
     telemetry::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
 };
-use plimsoll_core::updater::guard::{HeartbeatPolicy, disruption_budget};
+use plimsoll_core::{
+    types::compat::Compat,
+    updater::guard::{HeartbeatPolicy, disruption_budget},
+};
 
 const EVENT_COMPONENT: &str = "vpa-updater";
 /// How many conditions are written concurrently.
@@ -157,6 +160,15 @@ impl Controller for Updater {
                 updater.passes.updater.heartbeats.run_poll_loop(leases, interval).await;
             });
         }
+        if settings.compat == Compat::Plimsoll {
+            let updater = this();
+            workers.spawn_cancellable(async move {
+                let Shared { config, stores, .. } = &*updater.shared;
+                let client = updater.store.writer.client.clone();
+                let namespace = &config.horizontal_lease_namespace;
+                stores.followers.hpa_replacement.run_poll_loop(client, namespace).await;
+            });
+        }
         if settings.startup_boost {
             let updater = this();
             workers.spawn(|stop| async move {
@@ -223,8 +235,7 @@ impl Updater {
         let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
         let permit = Permit::new(fence.clone(), limiter.clone());
         let factory = context.watch_factory.clone();
-        let watches =
-            Watches::new(config.scope.clone(), config.settings.compat, client.clone(), factory);
+        let watches = Watches::new(config.scope.clone(), config.settings.compat, factory);
         let shared = Arc::new(Shared {
             permissions: Permissions::new(Arc::clone(&config), client.clone(), fence),
             config: Arc::clone(&config),

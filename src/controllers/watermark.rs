@@ -22,6 +22,7 @@ mod watermark_decision;
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
+use plimsoll_core::types::compat::Compat;
 use tokio::time::Instant;
 
 use self::{
@@ -38,6 +39,7 @@ use crate::{
         config::ProcessConfig,
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
+        target_vpas::Vpas,
     },
     telemetry::{PrometheusQueryMetrics, ReplicaObjectMetrics, WatermarkMetrics, upstream_series},
 };
@@ -74,10 +76,13 @@ impl Controller for WatermarkController {
         let (settings, process) = (config.replica_settings(), config.process.clone());
         let cardinality = config.object_metrics;
         let upstream = upstream_series(config.label_set, &config.labels_as_tags);
+        let vpas = (config.compat == Compat::Plimsoll)
+            .then(|| Vpas::new(&config.namespaces, context.watch_factory.clone()));
         let autoscaler = WatermarkAutoscaler {
             metrics_client,
             metrics,
             decision_field: DecisionField::default(),
+            vpas,
             config,
         };
         let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
@@ -101,6 +106,12 @@ impl Controller for WatermarkController {
     }
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        if let Some(vpas) = &self.autoscaler.vpas {
+            let workers = &mut tasks.workers;
+            let stop = workers.shutdown_token();
+            let consequence = "replicas may be removed while the updater replaces pods";
+            vpas.start(consequence, &stop, workers.tasks());
+        }
         self.spawn_tasks(tasks);
     }
 

@@ -7,7 +7,11 @@ use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Pod, Secret},
 };
-use kube::{Api, api::PostParams};
+use kube::{
+    Api,
+    api::{ListParams, PostParams},
+};
+use plimsoll_core::hpa::sentinel::SENTINEL_NAME;
 use serde_json::{Value, json};
 
 use super::{
@@ -78,6 +82,7 @@ async fn subsets_of_roles_run_from_kustomize_and_are_removed_completely() {
         "watermark-only",
         "horizontal-only",
         "horizontal-adopted",
+        "horizontal-replace",
     ])
     .await;
 }
@@ -90,12 +95,20 @@ async fn comes_and_goes(names: &'static [&'static str]) {
     });
     let Some(built): Option<Vec<Vec<Value>>> = built.await.expect("no panic") else { return };
     let Some(fixture) = set().await else { return };
-    fixture.run("kube-system", "plimsoll-", "plimsoll", &[]);
+    // It is proven within four seconds that the HPA controller is off.
+    let proof = ["PLIMSOLL_FLAG_BUILTIN_SYNC_PERIOD", "PLIMSOLL_FLAG_SENTINEL_PROOF"];
+    fixture.run("kube-system", "plimsoll-", "plimsoll", &proof.map(|flag| (flag, "1s")));
     for installed in &built {
         let pods: u64 = of_kind(installed, "Deployment")
             .iter()
             .map(|one| one["spec"]["replicas"].as_u64().expect("how many"))
             .sum();
+        let is_replacing = of_kind(installed, "Role")
+            .iter()
+            .any(|role| role["metadata"]["name"] == "plimsoll-horizontal-sentinel");
+        if is_replacing {
+            fixture.bed.control_plane().stop_hpa_controller().await;
+        }
         let before = all_objects(&fixture.bed.client()).await;
         // A pod that is shutting down may have been denied requests after its permissions were deleted.
         let mark = fixture.audit.position();
@@ -103,6 +116,10 @@ async fn comes_and_goes(names: &'static [&'static str]) {
         let pods = usize::try_from(pods).expect("few");
         fixture.ready("kube-system", "app.kubernetes.io/name=plimsoll", pods).await;
         live(&fixture, installed, mark).await;
+        if is_replacing {
+            fixture.delete(installed).await;
+            delete_sentinel(&fixture).await;
+        }
         go(&fixture, installed, &before).await;
     }
 }
@@ -182,6 +199,22 @@ async fn answer(fixture: &Fixture) {
     })
     .await;
     fixture.delete_namespace(&namespace).await;
+}
+
+/// Deletes what docs/horizontal.md says is left after the controller was stopped.
+async fn delete_sentinel(fixture: &Fixture) {
+    let client = fixture.bed.client();
+    let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
+    let ours = ListParams::default().labels("app.kubernetes.io/name=plimsoll");
+    wait::until("the pods are gone", || async {
+        pods.list(&ours).await.ok()?.items.is_empty().then_some(())
+    })
+    .await;
+    let sentinel = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": SENTINEL_NAME, "namespace": "kube-system"},
+    });
+    fixture.delete(&[sentinel]).await;
 }
 
 /// Deletes the installation, with everything that it created.

@@ -152,7 +152,8 @@ fn no_permission_is_wider_than_necessary() {
                     one["metadata"]["name"] == **name
                         && one["metadata"]["namespace"].as_str() == right.namespace.as_deref()
                 };
-                let comes_from_a_neighbour = name == "vpa-admission-controller";
+                let comes_from_a_neighbour =
+                    ["vpa-admission-controller", "plimsoll-horizontal"].contains(&&**name);
                 // A user who creates an object of this name can only make the controller stop.
                 let is_sentinel = name == SENTINEL_NAME;
                 assert!(
@@ -251,37 +252,66 @@ fn kustomize_and_helm_grant_each_role_the_same_permissions() {
     assert_eq!(plain(&[full, marks, horizontal].concat()), plain(&chart));
 }
 
+/// The permissions of the account of a role with kustomize, and with the chart; `None` if one of the tools is missing.
+fn of_role_account(
+    role: &str,
+    overlay: &str,
+    values: &[&str],
+) -> Option<[(String, BTreeSet<RbacRight>); 2]> {
+    let of = |objects: &[Value]| {
+        let mut accounts = of_accounts(objects).into_iter();
+        let name = format!("/plimsoll-{role}");
+        accounts.find(|(account, _)| account.ends_with(&name)).expect("an account")
+    };
+    let overlay = kustomize(&format!("overlays/{overlay}"))?;
+    Some([of(&overlay), of(&chart_template(values)?)])
+}
+
+/// The permissions to write, sorted, as `text` says them.
+fn writes(rights: &BTreeSet<RbacRight>, text: impl Fn(&RbacRight) -> String) -> Vec<String> {
+    let writes = rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
+    let mut writes: Vec<_> = writes.map(text).collect();
+    writes.sort_unstable();
+    writes
+}
+
+#[test]
+fn the_updater_may_patch_horizontalpodautoscalers_only_if_it_changes_their_targets() {
+    let rights_with = |values: &[&str]| {
+        let mut accounts = of_accounts(&chart_template(values)?).into_iter();
+        accounts.find(|(account, _)| account.ends_with("/plimsoll-updater"))
+    };
+    let [Some((_, without)), Some((_, with))] =
+        [&[][..], &["updater.retargetHpas=true"]].map(rights_with)
+    else {
+        return;
+    };
+    let added = with.difference(&without).map(|right| {
+        let RbacRight { verb, group, resource, name, .. } = right;
+        format!("{verb} {group} {resource} {name:?}")
+    });
+    let expected =
+        ["get", "patch"].map(|verb| format!("{verb} autoscaling horizontalpodautoscalers None"));
+    assert_eq!(added.collect::<Vec<_>>(), expected);
+    assert!(without.is_subset(&with));
+}
+
 /// In the mode shadow nothing is ever changed.
 #[test]
 fn the_horizontal_controller_may_write_only_its_lease() {
-    let Some(overlay) = kustomize("overlays/horizontal-only") else { return };
-    let Some(chart) = chart_template(&["horizontal.enabled=true"]) else { return };
-    for objects in [overlay, chart] {
-        let accounts = of_accounts(&objects);
-        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-horizontal"));
-        let (account, rights) = of.expect("an account");
-        let writes =
-            rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
-        let writes: Vec<_> =
-            writes.map(|right| (&*right.resource, right.name.as_deref())).collect();
-        assert_eq!(writes, [("leases", Some("plimsoll-horizontal"))], "{account}");
+    let values = ["horizontal.enabled=true"];
+    let Some(found) = of_role_account("horizontal", "horizontal-only", &values) else { return };
+    for (account, rights) in found {
+        let writes = writes(&rights, |right| format!("{} {:?}", right.resource, right.name));
+        assert_eq!(writes, ["leases Some(\"plimsoll-horizontal\")"], "{account}");
     }
 }
 
 #[test]
 fn the_horizontal_controller_may_scale_and_annotate_only_where_it_adopts() {
-    let Some(overlay) = kustomize("overlays/horizontal-adopted") else { return };
     let values = ["horizontal.enabled=true", "horizontal.mode=adopted"];
-    let Some(chart) = chart_template(&values) else { return };
-    for objects in [overlay, chart] {
-        let accounts = of_accounts(&objects);
-        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-horizontal"));
-        let (account, rights) = of.expect("an account");
-        let writes =
-            rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
-        let mut writes: Vec<_> =
-            writes.map(|right| format!("{} {}", right.verb, right.resource)).collect();
-        writes.sort_unstable();
+    let Some(found) = of_role_account("horizontal", "horizontal-adopted", &values) else { return };
+    for (account, rights) in found {
         let expected = [
             "create events",
             "patch horizontalpodautoscalers",
@@ -291,29 +321,21 @@ fn the_horizontal_controller_may_scale_and_annotate_only_where_it_adopts() {
             "update replicationcontrollers/scale",
             "update statefulsets/scale",
         ];
+        let writes = writes(&rights, |right| format!("{} {}", right.verb, right.resource));
         assert_eq!(writes, expected, "{account}");
     }
 }
 
 #[test]
 fn the_horizontal_controller_may_write_statuses_and_its_sentinel_only_where_it_replaces() {
-    let Some(overlay) = kustomize("overlays/horizontal-replace") else { return };
     let values = ["horizontal.enabled=true", "horizontal.mode=replace"];
-    let Some(chart) = chart_template(&values) else { return };
-    for objects in [overlay, chart] {
-        let accounts = of_accounts(&objects);
-        let of = accounts.iter().find(|(account, _)| account.ends_with("/plimsoll-horizontal"));
-        let (account, rights) = of.expect("an account");
-        let writes =
-            rights.iter().filter(|right| !["get", "list", "watch"].contains(&&*right.verb));
-        let mut writes: Vec<_> = writes
-            .map(|RbacRight { verb, resource, name, namespace, .. }| {
-                let name = name.as_deref().unwrap_or("*");
-                let of = if namespace.is_some() { "one namespace" } else { "all" };
-                format!("{verb} {resource} {name} in {of}")
-            })
-            .collect();
-        writes.sort_unstable();
+    let Some(found) = of_role_account("horizontal", "horizontal-replace", &values) else { return };
+    for (account, rights) in found {
+        let writes = writes(&rights, |RbacRight { verb, resource, name, namespace, .. }| {
+            let name = name.as_deref().unwrap_or("*");
+            let of = if namespace.is_some() { "one namespace" } else { "all" };
+            format!("{verb} {resource} {name} in {of}")
+        });
         let expected = [
             "create events * in all",
             "create horizontalpodautoscalers * in one namespace",
@@ -336,26 +358,40 @@ fn the_horizontal_controller_may_write_statuses_and_its_sentinel_only_where_it_r
     }
 }
 
-/// Without it, pods of other workloads would be counted if their labels match.
 #[test]
-fn the_controllers_of_replicas_may_read_replica_sets() {
-    let expected = RbacRight {
+fn the_controllers_of_replicas_may_read_what_their_decisions_need() {
+    let read = |group: &str, resource: &str, verb: &str| RbacRight {
         namespace: None,
-        group: "apps".to_owned(),
-        resource: "replicasets".to_owned(),
-        verb: "get".to_owned(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verb: verb.to_owned(),
         name: None,
     };
-    for role in ["watermark", "horizontal"] {
-        let Some(overlay) = kustomize(&format!("overlays/{role}-only")) else { return };
-        let Some(chart) = chart_template(&[&*format!("{role}.enabled=true")]) else { return };
-        for objects in [overlay, chart] {
-            let accounts = of_accounts(&objects);
-            let of = accounts
-                .iter()
-                .find(|(account, _)| account.ends_with(&format!("/plimsoll-{role}")));
-            let (account, rights) = of.expect("an account");
-            assert!(rights.contains(&expected), "{account}: {rights:?}");
+    // Without it, pods of other workloads would be counted if their labels match.
+    let owners = read("apps", "replicasets", "get");
+    // Without them, replicas are removed while pods are updated.
+    let vpas =
+        ["list", "watch"].map(|verb| read("autoscaling.k8s.io", "verticalpodautoscalers", verb));
+    for (role, overlay, values) in [
+        ("watermark", "watermark-only", &["watermark.enabled=true"][..]),
+        ("horizontal", "horizontal-only", &["horizontal.enabled=true"]),
+        (
+            "horizontal",
+            "horizontal-adopted",
+            &["horizontal.enabled=true", "horizontal.mode=adopted"],
+        ),
+        (
+            "horizontal",
+            "horizontal-replace",
+            &["horizontal.enabled=true", "horizontal.mode=replace"],
+        ),
+    ] {
+        let Some(found) = of_role_account(role, overlay, values) else { return };
+        for (account, rights) in found {
+            assert!(rights.contains(&owners), "{overlay}: {account}: {rights:?}");
+            // In the mode shadow they would not be used.
+            let expected = overlay != "horizontal-only";
+            assert!(vpas.iter().all(|right| rights.contains(right) == expected), "{overlay}");
         }
     }
 }

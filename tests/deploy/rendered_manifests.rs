@@ -32,6 +32,7 @@ pub const EVERYTHING: &[&str] = &[
     "horizontal.targets[0].resource=rollouts",
     "horizontal.namespaces={shop}",
     "updater.surge=true",
+    "updater.retargetHpas=true",
     "recommender.capToLargestNode=true",
     "recommender.externalMetrics.cpu=container_cpu",
     "recommender.storage=prometheus",

@@ -1,7 +1,9 @@
 //! A scripted hour of many HorizontalPodAutoscalers with every source, beside kube-controller-manager. The hour is
 //! compressed: a pass a second stands for one in fifteen, and windows and policy periods are shorter in proportion.
 
+mod board;
 mod scripted_load;
+mod stepped_week;
 
 use std::{
     collections::BTreeMap,

@@ -8,6 +8,7 @@ mod metric_faults;
 mod query_tenants;
 mod replace;
 mod slow_usage;
+mod stepped_day;
 mod takeover;
 mod with_vpa;
 

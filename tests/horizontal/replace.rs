@@ -1,32 +1,40 @@
-//! The horizontal controller in place of that of kube-controller-manager, which is on, off, and on again.
+//! The horizontal controller in place of that of kube-controller-manager, which is on, off, and on again. It has no more rights
+//! than the overlay grants.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use http::Method;
+use http::{Method, StatusCode};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus},
     core::v1::Event,
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use plimsoll_core::hpa::{HpaRecord, record::RECORD_ANNOTATION, sentinel::SENTINEL_NAME};
 
+use serde_json::Value;
+
 use super::{MEBIBYTE, MEMORY, VALUE, exported_series, hpa, start_with};
-use crate::support::{
-    MetricsServer, Testbed,
-    api_proxy::{ApiProxy, pass_through},
-    captured_log::capture,
-    hollow_nodes::is_ready,
-    manifests,
-    metrics_server::UsageValue,
-    skipped::report_skipped,
-    wait,
+use crate::{
+    deploy::rendered_manifests::kustomize,
+    recommender::upstream_rbac::grant,
+    storage::checkpoint_objects::create_definitions,
+    support::{
+        MetricsServer, Testbed,
+        api_proxy::{ApiProxy, pass_through},
+        captured_log::capture,
+        hollow_nodes::is_ready,
+        manifests,
+        metrics_server::UsageValue,
+        skipped::report_skipped,
+        wait,
+    },
 };
 
 /// Metrics of the types that only the HPA controller reads itself, as YAML.
 const PODS: &str =
     "{type: Pods, pods: {metric: {name: rps}, target: {type: AverageValue, averageValue: '10'}}}";
-const OBJECT: &str = "{type: Object, object: {describedObject: {apiVersion: apps/v1, kind: Deployment, name: object}, \
+pub const OBJECT: &str = "{type: Object, object: {describedObject: {apiVersion: apps/v1, kind: Deployment, name: object}, \
                       metric: {name: backlog}, target: {type: Value, value: '10'}}}";
 const UNKNOWN: &str = "{type: Pods, pods: {metric: {name: unknown}, target: {type: AverageValue, averageValue: '1'}}}";
 
@@ -39,7 +47,7 @@ const WORKLOADS: [(&str, &[&str], i32); 5] = [
     ("unknown", &[UNKNOWN], 2),
 ];
 /// The HPA controller of the testbed has a period of a second.
-const FLAGS: &[&str] = &[
+const FLAGS: [&str; 5] = [
     "--mode=replace",
     "--horizontal-pod-autoscaler-sync-period=1s",
     "--builtin-sync-period=1s",
@@ -78,7 +86,7 @@ async fn while_the_hpa_controller_is_active_nothing_but_the_sentinel_is_written(
     create(&bed, &namespace, "memory", &[MEMORY]).await;
     let (log, _guard) = capture();
     let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;
-    let role = start_with(&proxy, &namespace, FLAGS).await;
+    let role = start_with(&proxy, &namespace, &FLAGS).await;
     let line = format!(
         "the HPA controller of kube-controller-manager is active (it wrote the status of {namespace}/{SENTINEL_NAME} after "
     );
@@ -99,16 +107,42 @@ async fn while_the_hpa_controller_is_active_nothing_but_the_sentinel_is_written(
     tokio::time::timeout(Duration::from_mins(1), role.stop()).await.expect("it stops");
 }
 
+/// The namespace of the controller in the overlay.
+const OWN: &str = "kube-system";
+
+/// Grants what the overlay grants, and returns a client of its account; `None` without kustomize.
+async fn account_of_overlay(bed: &Testbed) -> Option<Client> {
+    let build = tokio::task::spawn_blocking(|| kustomize("overlays/horizontal-replace"));
+    let objects = build.await.expect("no panic")?;
+    let is_granted = |object: &&Value| {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        kind == "ServiceAccount" || kind == "Lease" || kind.contains("Role")
+    };
+    let granted: Vec<_> = objects.iter().filter(is_granted).map(Value::to_string).collect();
+    let bindings = grant(&bed.client(), &granted.join("\n---\n")).await;
+    assert_eq!(
+        bindings.len(),
+        4,
+        "for pods and objects, for replicas, for the Lease, for the sentinel"
+    );
+    Some(bed.service_account(OWN, "plimsoll-horizontal").await.client)
+}
+
 /// A cluster without the HPA controller.
 struct Replaced {
     bed: Testbed,
     namespace: String,
     usage: MetricsServer,
+    /// A client of the controller's account.
+    account: Client,
 }
 
 impl Replaced {
     async fn new() -> Option<Self> {
         let bed = Testbed::private().await.filter(Testbed::has_controllers)?;
+        // RBAC can name VPAs only if their definition exists.
+        create_definitions(&bed).await;
+        let account = account_of_overlay(&bed).await?;
         bed.control_plane().stop_hpa_controller().await;
         bed.nodes().add("node", "64", "256Gi").await;
         let usage = MetricsServer::serve(&bed).await;
@@ -116,7 +150,7 @@ impl Replaced {
         usage.set_external(&namespace, "jobs", &[("queue", "a")], 20.0);
         usage.set_custom(&namespace, "deployments.apps", "object", "backlog", 20.0);
         load_memory(&usage, &namespace, 400);
-        let replaced = Self { bed, namespace, usage };
+        let replaced = Self { bed, namespace, usage, account };
         for (name, metrics, _) in WORKLOADS {
             create(&replaced.bed, &replaced.namespace, name, metrics).await;
         }
@@ -138,8 +172,7 @@ impl Replaced {
     async fn objects(&self) -> BTreeMap<String, HorizontalPodAutoscaler> {
         let api = Api::<HorizontalPodAutoscaler>::namespaced(self.bed.client(), &self.namespace);
         let found = api.list(&ListParams::default()).await.expect("a list");
-        let scaled = found.into_iter().filter(|object| object.name_any() != SENTINEL_NAME);
-        scaled.map(|object| (object.name_any(), object)).collect()
+        found.into_iter().map(|object| (object.name_any(), object)).collect()
     }
 
     /// Waits until each workload has its replicas, each of them is ready, and each status says so.
@@ -273,8 +306,9 @@ async fn assert_reported(
 async fn it_replaces_the_hpa_controller_until_that_is_back_and_nothing_shrinks_on_the_way() {
     let Some(replaced) = Replaced::new().await else { return };
     let (bed, namespace) = (&replaced.bed, &replaced.namespace);
-    let proxy = ApiProxy::start(bed.client(), |_, _| pass_through()).await;
-    let role = start_with(&proxy, namespace, FLAGS).await;
+    let proxy = ApiProxy::start(replaced.account.clone(), |_, _| pass_through()).await;
+    let own = format!("--leader-elect-resource-namespace={OWN}");
+    let role = start_with(&proxy, namespace, &[&FLAGS[..], &[&own]].concat()).await;
     let objects = replaced.wait_until_scaled().await;
     // First the sentinel, then the Lease, and then the rest.
     let first = writes(&proxy);
@@ -335,4 +369,7 @@ async fn it_replaces_the_hpa_controller_until_that_is_back_and_nothing_shrinks_o
         assert_eq!(after[name], steady[name], "{name}");
     }
     tokio::time::timeout(Duration::from_mins(1), role.stop()).await.expect("it stops");
+    let responses = proxy.responses().into_iter();
+    let refused: Vec<_> = responses.filter(|(.., code)| *code == StatusCode::FORBIDDEN).collect();
+    assert!(refused.is_empty(), "{refused:#?}");
 }

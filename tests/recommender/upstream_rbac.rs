@@ -199,7 +199,7 @@ pub struct Binding {
 /// Creates the objects of a manifest and returns its bindings.
 pub async fn grant(client: &Client, manifest: &str) -> Vec<Binding> {
     let mut bindings = Vec::new();
-    for document in manifest.split("\n---").filter(|document| document.contains("kind:")) {
+    for document in manifest.split("\n---").filter(|document| document.contains("kind")) {
         let object: DynamicObject =
             serde_saphyr::from_str(document.trim_start_matches("---")).expect("well formed");
         let types = object.types.clone().expect("has a kind");

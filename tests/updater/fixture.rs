@@ -58,6 +58,7 @@ pub fn flags(namespace: &str, more: &[&str]) -> Vec<String> {
         format!("--vpa-object-namespace={namespace}"),
         format!("--leader-elect-resource-namespace={namespace}"),
         format!("--recommender-heartbeat-namespace={namespace}"),
+        format!("--horizontal-lease-namespace={namespace}"),
     ];
     flags.extend(more.iter().map(ToString::to_string));
     flags

@@ -11,6 +11,7 @@ mod guards;
 mod in_place;
 mod log_deduplication;
 mod rbac;
+mod request_turns;
 mod resizes;
 pub mod sizing_webhook;
 mod workload_kinds;

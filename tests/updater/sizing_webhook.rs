@@ -24,12 +24,23 @@ impl SizingWebhook {
     /// Starts a webhook for this namespace, which has a VPA and the Deployment `name`; waits until new pods would get this
     /// much CPU.
     pub async fn start(bed: &Testbed, namespace: &str, name: &str, wanted: &str) -> Self {
+        Self::start_with(bed, namespace, name, wanted, &[]).await
+    }
+
+    /// Like [`SizingWebhook::start`], with more flags.
+    pub async fn start_with(
+        bed: &Testbed,
+        namespace: &str,
+        name: &str,
+        wanted: &str,
+        more: &[&str],
+    ) -> Self {
         let (ours, as_process) = (PlimsollProcesses::new(bed), format!("webhook-of-{namespace}"));
         let (only, lease) = (
             format!("--vpa-object-namespace={namespace}"),
             format!("--status-lease-namespace={namespace}"),
         );
-        let (port, authority) = ours.webhook(&as_process, &[&only, &lease]);
+        let (port, authority) = ours.webhook(&as_process, &[&[&*only, &*lease], more].concat());
         let called = json!({
             "name": "vpa.k8s.io", "admissionReviewVersions": ["v1"], "sideEffects": "None",
             "failurePolicy": "Ignore", "timeoutSeconds": 10,

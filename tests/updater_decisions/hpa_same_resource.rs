@@ -1,7 +1,10 @@
 //! Requests that a HorizontalPodAutoscaler scales by.
 
 use plimsoll_core::{
-    coordination::{Resource, ScalePoint, ScalePointSource, SharedRequest, SharedRequestRule},
+    coordination::{
+        Resource, ScalePoint, ScalePointSource, SharedRequest, SharedRequestRule,
+        change_timing::Replicas,
+    },
     types::compat::Compat,
     updater::{Action, PodOutcome, SkipReason},
 };
@@ -17,6 +20,9 @@ fn shared(resource: Resource, rule: SharedRequestRule) -> SharedRequest {
         container: None,
         scale_point: Some(scale_point),
         rule,
+        replicas: Replicas { current: 2, min: 2, max: 2, proposed: Some(2), ..Replicas::default() },
+        lacks_replicas: false,
+        target: None,
     }
 }
 
@@ -105,6 +111,22 @@ fn a_floor_lets_the_request_fall_only_to_the_scale_point() {
     let floor = shared(Resource::Cpu, SharedRequestRule::AtLeast(316));
     let case = case("InPlaceOrRecreate", REQUESTS, ONLY_CPU, &[floor]);
     assert_eq!(resized(&case)[0], "cpu 316m, memory 100M");
+}
+
+#[test]
+fn a_raised_request_is_actuated_in_place_and_an_idle_workload_gets_the_recommendation() {
+    let requests = "cpu 350m, memory 100M";
+    let cpu = |rule| case("InPlaceOrRecreate", requests, ONLY_CPU, &[shared(Resource::Cpu, rule)]);
+    for (rule, expected) in [
+        (SharedRequestRule::AtMaxReplicas(460), "cpu 460m, memory 100M"),
+        (SharedRequestRule::Idle, "cpu 200m, memory 100M"),
+    ] {
+        let case = cpu(rule);
+        let steps = case.decide().steps;
+        let is_resize = |action: &Action| matches!(action, Action::Resize { .. });
+        assert!(steps.iter().all(|(step, _)| is_resize(&step.action)), "{rule:?}: {steps:?}");
+        assert_eq!(resized(&case)[0], expected);
+    }
 }
 
 proptest! {

@@ -12,6 +12,7 @@ mod pod_regressions;
 mod priorities;
 mod quotas;
 mod refusal_backoff;
+mod request_turns;
 mod simulated_cluster;
 mod surges;
 mod update_reason;

@@ -13,3 +13,4 @@ mod rbac;
 mod rolling_update;
 mod scale_cache;
 mod scenarios;
+mod update_wave;

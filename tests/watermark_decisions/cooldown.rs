@@ -24,6 +24,7 @@ fn gates() -> [Cooldown; 2] {
         above: StateSince::default(),
         below: StateSince::default(),
         is_stable: false,
+        removal_hold: None,
         now: NOW,
         fixes,
     })

@@ -12,6 +12,7 @@ mod recommender_response;
 mod replay;
 mod scale_limits;
 mod status_updates;
+mod update_wave;
 mod upstream_messages;
 mod validation;
 
@@ -20,6 +21,7 @@ use std::time::Duration;
 use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    coordination::RemovalHold,
     scaling::{
         MetricError, MetricSourceType, MetricValue, Pod, Scale, ScaleDecision,
         pod_readiness::{NamespacedName, Phase, Usage},
@@ -66,6 +68,7 @@ pub fn pod(number: usize) -> Pod {
         ready: Some((true, ago(3_600))),
         started: Some(ago(3_660)),
         terminating: false,
+        resizing: false,
     }
 }
 
@@ -125,6 +128,7 @@ pub struct DecisionCase {
     pub sources: Vec<MetricInput>,
     pub status: WatermarkPodAutoscalerStatus,
     pub memory: ScaleDecision,
+    pub removal_hold: Option<RemovalHold>,
     pub now: Time,
     pub fixes: Fixes,
 }
@@ -144,6 +148,7 @@ impl DecisionCase {
             sources: sources.into_iter().map(with).collect(),
             status: WatermarkPodAutoscalerStatus::default(),
             memory: ScaleDecision::default(),
+            removal_hold: None,
             now: NOW,
             fixes,
         }
@@ -189,6 +194,7 @@ impl DecisionCase {
             context: setting,
             metrics: sources,
             blocked_reason: None,
+            removal_hold: self.removal_hold,
             status,
             previous: memory,
             now,

@@ -99,8 +99,8 @@ pub const PODS: AnnotationKey = AnnotationKey {
 /// What utilization is relative to.
 pub const UTILIZATION_OF: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/utilization-of",
-    expected: "`request` or `limit`",
-    effect: "what a target of type `Utilization` is a percentage of: the requests of the pods (the default) or their limits",
+    expected: "`request`, `limit` or `template`",
+    effect: "what a target of type `Utilization` is a percentage of: the requests of the pods, their limits, or the requests in the pod template of the target. By default the requests of the pods, and those in the template if a VerticalPodAutoscaler changes the requests and only Plimsoll sets the replicas",
     overridden_flags: &[],
     applied_by: HORIZONTAL,
 };

@@ -7,6 +7,9 @@ use serde_with::skip_serializing_none;
 /// The annotation with the health, as JSON.
 pub const ANNOTATION: &str = "plimsoll.dev/state";
 
+/// The mode of a horizontal controller that replaces the HPA controller of the cluster.
+pub const REPLACE_MODE: &str = "replace";
+
 /// The health of a component at the last renewal of its Lease.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

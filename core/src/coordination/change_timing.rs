@@ -88,10 +88,42 @@ impl Hold {
             Self::AtMaxReplicas => "at_max_replicas",
         }
     }
+
+    /// Why the change waits, as part of a sentence. `hpa` names the autoscaler of replicas.
+    pub fn cause(self, hpa: &str) -> String {
+        match self {
+            Self::HpaSameResource => format!("{hpa} would change the replicas with the request"),
+            Self::ChangedRecently { until } => {
+                format!(
+                    "requests were changed recently, no further change before {}",
+                    second_of(until)
+                )
+            }
+            Self::ReplicasChanged { until } => {
+                format!("replicas were changed recently, no change before {}", second_of(until))
+            }
+            // Not how many: it changes often, and the text is the message of a condition.
+            Self::ReplicasWillChange { .. } => {
+                "the metrics ask for another number of replicas".to_owned()
+            }
+            Self::ProposalUnknown => {
+                "it is unknown how many replicas the metrics ask for".to_owned()
+            }
+            Self::AtMaxReplicas => {
+                "maxReplicas is reached and not enough, and replacing pods would take away capacity"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// Truncates to whole seconds for messages.
+const fn second_of(time: Time) -> Time {
+    Time::from_secs(time.as_secs())
 }
 
 /// The replicas of the workload, for the timing of changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replicas {
     /// The current replicas.
     pub current: i32,
@@ -109,7 +141,8 @@ pub struct Replicas {
 
 /// What the timing of a change depends on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timing {
+pub struct Timing {
+    /// The replicas.
     pub replicas: Replicas,
     /// Whether the replicas are at the maximum and the ratio is above tolerance.
     pub lacks_replicas: bool,
@@ -117,11 +150,12 @@ pub(super) struct Timing {
     pub can_raise_in_place: bool,
     /// When the request was last changed.
     pub changed: Option<Time>,
+    /// The current time.
     pub now: Time,
 }
 
 /// The change that a recommendation asks for.
-pub(super) fn wanted_change(
+pub fn wanted_change(
     current: i64,
     recommended: Recommended,
     range: RequestRange,
@@ -143,14 +177,15 @@ pub(super) fn wanted_change(
 
 impl Timing {
     /// Whether a change is due.
-    pub fn change(self, current: i64, to: i64, reason: ChangeReason) -> RequestChange {
+    pub(super) fn change(self, current: i64, to: i64, reason: ChangeReason) -> RequestChange {
         match self.hold(to > current, reason) {
             None => RequestChange::Due { to, reason },
             Some(by) => RequestChange::Held { to, reason, by },
         }
     }
 
-    fn hold(self, is_raise: bool, reason: ChangeReason) -> Option<Hold> {
+    /// Why a change has to wait, if it has to.
+    pub fn hold(self, is_raise: bool, reason: ChangeReason) -> Option<Hold> {
         let Self { replicas, now, lacks_replicas, .. } = self;
         if lacks_replicas && (!is_raise || !self.can_raise_in_place) {
             return Some(Hold::AtMaxReplicas);

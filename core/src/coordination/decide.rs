@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
-    Resource, ScalePoint,
-    at_max::{self, AT_MAX_FOR, Load, Raised},
+    Measurement, Resource, ScalePoint, State, UsagePerPod,
     change_timing::{self, ChangeReason, Hold, Replicas, RequestChange, Timing},
-    idle::IdleSpan,
     request_range::RequestRange,
     retarget,
     update_wave::{RemovalHold, UpdateWave},
@@ -56,10 +54,10 @@ pub struct Observed {
     pub mean_request: Option<i64>,
     /// The recommendation; `None` if there is none.
     pub recommended: Option<Recommended>,
-    /// The 95th percentile of the usage in the last hour, with the safety margin; `None` if it is unknown.
+    /// The request that the last hour at the maximum asks for; `None` if it is unknown.
     pub last_hour_target: Option<i64>,
-    /// The mean usage of the pods that count; `None` if it is unknown.
-    pub usage_per_pod: Option<i64>,
+    /// The usage of the pods; `None` if it is unknown.
+    pub usage_per_pod: Option<UsagePerPod>,
     /// The replicas.
     pub replicas: Replicas,
     /// The tolerance for scaling up.
@@ -76,24 +74,6 @@ pub struct Observed {
     pub can_raise_in_place: bool,
     /// The current time.
     pub now: Time,
-}
-
-/// What has to be persisted between decisions. Persist it before acting.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct State {
-    /// The first requests that were observed, if the template has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_requests: Option<i64>,
-    /// Since when more replicas are needed than the maximum.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lacks_replicas_since: Option<Time>,
-    /// The raised scale point.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub raised: Option<Raised>,
-    /// Since when the workload is idle.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<IdleSpan>,
 }
 
 /// How replicas are proposed.
@@ -158,17 +138,15 @@ pub struct Coordination {
 
 /// Decides how both autoscalers share a resource.
 pub fn coordinate(observed: &Observed, state: &State) -> Coordination {
-    let Observed { resource, replicas, now, .. } = *observed;
-    let mut state = *state;
-    if observed.template_request.is_none() && state.first_requests.is_none() {
-        state.first_requests = observed.mean_request;
-    }
+    let Observed { resource, replicas, mean_request, now, .. } = *observed;
+    let template = observed.template_request;
+    let state = state.with_first_requests(template, mean_request);
     let by_request = RatioRule::Utilization { percent: observed.target_percent };
     let mut decision = Coordination {
         resource,
         scale_point: None,
         ratio_rule: by_request,
-        range: RequestRange::default().of_resource(resource, observed.mean_request),
+        range: RequestRange::default().of_resource(resource, mean_request),
         is_idle: false,
         change: RequestChange::NotNeeded,
         target_percent: None,
@@ -179,39 +157,26 @@ pub fn coordinate(observed: &Observed, state: &State) -> Coordination {
     if resource == Resource::Memory {
         decision.findings.push(Finding::MemoryIsShared);
     }
-    let base = ScalePoint::of(
-        observed.target_percent,
-        observed.template_request,
-        decision.state.first_requests,
-    );
-    let Some(base) = base else {
+    let Some(base) = state.base(observed.target_percent, template) else {
         decision.findings.push(Finding::NoRequest);
         decision.change = held_for_other(observed, decision.range);
         return decision;
     };
-    let load = Load {
-        usage_per_pod: observed.usage_per_pod,
+    let measured = Measurement {
+        usage: observed.usage_per_pod,
+        mean_request,
         replicas: replicas.current,
+        min: replicas.min,
         max: replicas.max,
         tolerance: observed.tolerance,
-    };
-    state = decision.state;
-    state.raised = load.keep(state.raised, base, now);
-    let scale_point = state.raised.map_or(base, |raised| base.raised_to(raised.milli));
-    state.idle = IdleSpan::next(
-        state.idle,
-        observed.usage_per_pod,
-        replicas.current <= replicas.min,
-        scale_point,
         now,
-    );
-    let lacks_replicas = load.lacks_replicas(scale_point);
-    state.lacks_replicas_since = lacks_replicas.then(|| state.lacks_replicas_since.unwrap_or(now));
+    };
+    let state = state.after(base, &measured);
+    let scale_point = state.scale_point(base, mean_request);
     decision.state = state;
     decision.scale_point = Some(scale_point);
-    decision.is_idle = state.idle.is_some_and(IdleSpan::is_idle);
-    let lasting = state.lacks_replicas_since.filter(|since| since.later(AT_MAX_FOR) <= now);
-    if let Some(since) = lasting.or(state.raised.map(|raised| raised.since)) {
+    decision.is_idle = state.is_idle();
+    if let Some(since) = state.is_too_low_since(now) {
         decision.findings.push(Finding::ScalePointTooLowForMaxReplicas { since });
     }
     decision.range = match observed.writer {
@@ -221,27 +186,26 @@ pub fn coordinate(observed: &Observed, state: &State) -> Coordination {
         }
         ReplicaWriter::Plimsoll => {
             decision.ratio_rule = RatioRule::Usage { average_milli: scale_point.milli };
-            RequestRange::for_usage(scale_point, decision.is_idle)
+            state.range(base)
         }
         // The floor is the highest target, so it is kept for idle workloads too.
         ReplicaWriter::Other { .. } => RequestRange::for_utilization(scale_point),
     }
-    .of_resource(resource, observed.mean_request);
+    .of_resource(resource, mean_request);
     if observed.writer == (ReplicaWriter::Other { may_retarget: true }) {
-        let target = observed.mean_request.map(|mean| retarget::target_percent(scale_point, mean));
+        let target = mean_request.map(|mean| retarget::target_percent(scale_point, mean));
         decision.target_percent = target;
         decision.ratio_rule =
             RatioRule::Utilization { percent: target.unwrap_or(observed.target_percent) };
     }
-    decision.change = request_change(observed, &mut decision, lacks_replicas, lasting);
+    decision.change = request_change(observed, &mut decision, base);
     decision
 }
 
 fn request_change(
     observed: &Observed,
     decision: &mut Coordination,
-    lacks_replicas: bool,
-    lasting: Option<Time>,
+    base: ScalePoint,
 ) -> RequestChange {
     let is_fixed = matches!(observed.writer, ReplicaWriter::Other { may_retarget: false });
     if is_fixed || (observed.follows_requests && observed.writer == ReplicaWriter::Plimsoll) {
@@ -250,33 +214,27 @@ fn request_change(
     let Some(current) = observed.mean_request else { return RequestChange::NotNeeded };
     let timing = Timing {
         replicas: observed.replicas,
-        lacks_replicas,
+        lacks_replicas: decision.state.lacks_replicas_since.is_some(),
         can_raise_in_place: observed.can_raise_in_place,
         changed: observed.request_changed,
         now: observed.now,
     };
-    let target = observed.recommended.map_or(0, |recommended| recommended.target);
-    let larger = observed.last_hour_target.map(|peak| decision.range.clamp(peak.max(target)));
-    if let (Some(_), Some(to)) = (lasting, larger.filter(|to| *to > current)) {
-        let change = timing.change(current, to, ChangeReason::AtMaxReplicas);
-        if let (RequestChange::Due { .. }, Some(base)) = (change, base_of(decision)) {
-            let state = &mut decision.state;
-            state.raised = at_max::raise(state.raised, base, to, observed.now);
-            // The next raise has to be needed for as long again.
-            state.lacks_replicas_since = Some(observed.now);
+    let peak = observed.last_hour_target;
+    if let Some(to) = decision.state.needed_request(decision.range, peak, observed.now) {
+        let target = observed.recommended.map_or(0, |recommended| recommended.target);
+        let larger = decision.range.clamp(target.max(to));
+        let reason = ChangeReason::AtMaxReplicas;
+        let change = (to > current).then(|| timing.change(current, larger, reason));
+        if !matches!(change, Some(RequestChange::Held { .. })) {
+            decision.state.raise(base, to, observed.now);
         }
-        return change;
+        if let Some(change) = change {
+            return change;
+        }
     }
     let Some(recommended) = observed.recommended else { return RequestChange::NotNeeded };
     change_timing::wanted_change(current, recommended, decision.range, observed.update_threshold)
         .map_or(RequestChange::NotNeeded, |(to, reason)| timing.change(current, to, reason))
-}
-
-/// The scale point that is not raised.
-fn base_of(decision: &Coordination) -> Option<ScalePoint> {
-    let scale_point = decision.scale_point?;
-    let base = decision.state.raised.map_or(scale_point.milli, |raised| raised.base);
-    Some(ScalePoint { milli: base, ..scale_point })
 }
 
 /// A change that would move the replicas of a controller that follows the requests.

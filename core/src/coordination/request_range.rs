@@ -28,18 +28,24 @@ pub struct RequestRange {
 pub enum Floor {
     /// At the scale point the pods would use almost all of their request, or more than it.
     ScalePoint,
+    /// There are as many replicas as allowed, and they are not enough.
+    AtMaxReplicas,
     /// Memory usage hardly falls when replicas are added, so the VPA never lowers a memory request that replicas follow.
     MemoryIsNeverLowered,
 }
 
 impl RequestRange {
-    /// The range while replicas follow the usage itself: only the floor, and not even that for an idle workload.
-    pub fn for_usage(scale_point: ScalePoint, is_idle: bool) -> Self {
+    /// The range while replicas follow the usage itself: only the floor, and not even that for an idle workload. `raised` is
+    /// the request that was raised at the maximum of replicas.
+    pub fn for_usage(base: ScalePoint, raised: Option<i64>, is_idle: bool) -> Self {
+        let lowest = lowest(base);
+        if let Some(raised) = raised.filter(|raised| *raised > lowest) {
+            return Self { min: Some(raised), max: None, floor: Some(Floor::AtMaxReplicas) };
+        }
         if is_idle {
             return Self::default();
         }
-        let min = Some(lowest(scale_point));
-        Self { min, max: None, floor: Some(Floor::ScalePoint) }
+        Self { min: Some(lowest), max: None, floor: Some(Floor::ScalePoint) }
     }
 
     /// The range while replicas follow the utilization: the target has to stay within its bounds when it follows the
@@ -47,7 +53,7 @@ impl RequestRange {
     pub fn for_utilization(scale_point: ScalePoint) -> Self {
         // Rounded down, so that the target is not below its minimum.
         let max = scale_point.milli.saturating_mul(100) / i64::from(MIN_TARGET_PERCENT);
-        Self { max: Some(max), ..Self::for_usage(scale_point, false) }
+        Self { max: Some(max), ..Self::for_usage(scale_point, None, false) }
     }
 
     /// Adds what holds for a resource alone: memory is never lowered.

@@ -5,11 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::{
-    at_max::{AT_MAX_FOR, OUTLASTS_NEED},
+    at_max::{AT_MAX_FOR, OUTLASTS_NEED, Raised},
     change_timing::{MIN_CHANGE_INTERVAL, Replicas},
     decide::Recommended,
-    idle::IDLE_AFTER,
-    notices::Pair,
+    idle::{IDLE_AFTER, IdleSpan},
     request_range::Floor,
     *,
 };
@@ -29,7 +28,7 @@ fn observed() -> Observed {
         mean_request: Some(500),
         recommended: Some(Recommended { target: 350, lower: 200, upper: 600 }),
         last_hour_target: Some(460),
-        usage_per_pod: Some(300),
+        usage_per_pod: Some(usage(300)),
         replicas: Replicas {
             current: 10,
             min: 2,
@@ -46,6 +45,11 @@ fn observed() -> Observed {
         can_raise_in_place: true,
         now: NOW,
     }
+}
+
+/// The usage of pods that all count.
+fn usage(mean: i64) -> UsagePerPod {
+    UsagePerPod::of_all(mean, 10)
 }
 
 fn decide(observed: &Observed) -> Coordination {
@@ -165,7 +169,7 @@ fn the_requests_of_containers_are_fitted_in_proportion() {
 #[test]
 fn an_idle_workload_has_no_floor_after_a_whole_history() {
     let idle = Observed {
-        usage_per_pod: Some(40),
+        usage_per_pod: Some(usage(40)),
         replicas: Replicas { current: 2, proposed: Some(2), ..observed().replicas },
         recommended: Some(Recommended { target: 50, lower: 25, upper: 80 }),
         ..observed()
@@ -193,7 +197,7 @@ fn an_idle_workload_has_no_floor_after_a_whole_history() {
     let busy_at = |at: Duration| {
         move |observed: &mut Observed, passed: Duration| {
             if passed == at {
-                observed.usage_per_pod = Some(150);
+                observed.usage_per_pod = Some(usage(150));
             }
         }
     };
@@ -291,7 +295,7 @@ fn a_wave_holds_removals_until_its_pods_count() {
 #[test]
 fn at_the_maximum_requests_and_scale_point_rise_together() {
     let at_max = Observed {
-        usage_per_pod: Some(400),
+        usage_per_pod: Some(usage(400)),
         mean_request: Some(350),
         replicas: Replicas { current: 40, proposed: Some(54), ..observed().replicas },
         ..observed()
@@ -302,7 +306,7 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     assert_eq!(decision.change, RequestChange::NotNeeded);
     assert!(decision.findings.is_empty());
     // A moment within tolerance starts the time again.
-    let within = Observed { usage_per_pod: Some(320), ..early };
+    let within = Observed { usage_per_pod: Some(usage(320)), ..early };
     assert_eq!(coordinate(&within, &state).state.lacks_replicas_since, None);
 
     let due = NOW.later(AT_MAX_FOR);
@@ -315,23 +319,41 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
     let held = coordinate(&replaced, &state);
     assert_eq!(hold(&held), Some(Hold::AtMaxReplicas));
     assert_eq!(held.state.raised, None);
+    // Pods that are large enough need no change.
+    let large = coordinate(
+        &Observed { can_raise_in_place: false, mean_request: Some(600), now: due, ..at_max },
+        &state,
+    );
+    assert_eq!(large.state.raised.map(|raised| raised.request), Some(460));
+    assert_eq!(hold(&large), Some(Hold::AtMaxReplicas), "a lower request, by an eviction");
+    // Without measurements of the whole time, nothing is raised.
+    let unknown = Observed { last_hour_target: None, now: due, ..at_max };
+    assert_eq!(coordinate(&unknown, &state).state.raised, None);
     state = decision.state;
 
     let raised =
         |observed: &Observed| coordinate(observed, &state).scale_point.map(|point| point.milli);
     let after = Observed { now: due.later(MINUTE), mean_request: Some(460), ..at_max };
     assert_eq!(raised(&after), Some(414));
+    // Until the pods have the request, the scale point is only as high as theirs allows, and it is not raised without any.
+    for (mean_request, expected) in
+        [(Some(400), 360), (Some(350), 315), (Some(320), 300), (None, 300)]
+    {
+        assert_eq!(raised(&Observed { mean_request, ..after }), Some(expected));
+    }
+    assert_eq!(coordinate(&after, &state).range.min, Some(460));
+    assert_eq!(coordinate(&after, &state).range.floor, Some(Floor::AtMaxReplicas));
     let decision = coordinate(&after, &state);
     assert_eq!(decision.ratio_rule, RatioRule::Usage { average_milli: 414 });
     assert_eq!(decision.change, RequestChange::NotNeeded, "the ratio is within tolerance now");
     // Fewer pods with more usage each need the raised scale point as well.
     let fewer = Replicas { current: 39, proposed: Some(39), ..at_max.replicas };
     let later = due.later(OUTLASTS_NEED).earlier(MINUTE);
-    let fewer = Observed { now: later, usage_per_pod: Some(410), replicas: fewer, ..at_max };
+    let fewer = Observed { now: later, usage_per_pod: Some(usage(410)), replicas: fewer, ..after };
     assert_eq!(raised(&fewer), Some(414));
     state = coordinate(&fewer, &state).state;
     // A low load ends it a day after it was last needed, an unknown one does not.
-    let low = Observed { usage_per_pod: Some(200), ..fewer };
+    let low = Observed { usage_per_pod: Some(usage(200)), ..fewer };
     let raised =
         |observed: &Observed| coordinate(observed, &state).scale_point.map(|point| point.milli);
     assert_eq!(
@@ -346,9 +368,113 @@ fn at_the_maximum_requests_and_scale_point_rise_together() {
 }
 
 #[test]
+fn what_cannot_be_is_not_restored() {
+    let later = NOW.later(MINUTE);
+    let raised = Raised { request: 460, base: 300, since: later, needed: later };
+    let restored = |state: State| state.restored(NOW);
+    let kept = restored(State { raised: Some(raised), ..State::default() });
+    assert_eq!(kept.raised, Some(Raised { since: NOW, needed: NOW, ..raised }));
+    for raised in [
+        Raised { request: 330, ..raised },
+        Raised { base: 0, ..raised },
+        Raised { request: -1, ..raised },
+    ] {
+        assert_eq!(restored(State { raised: Some(raised), ..State::default() }), State::default());
+    }
+    for state in [
+        State { first_requests: Some(0), ..State::default() },
+        State { lacks_replicas_since: Some(later), ..State::default() },
+        State { idle: Some(IdleSpan { since: NOW, last: later }), ..State::default() },
+        State {
+            idle: Some(IdleSpan { since: NOW, last: NOW.earlier(MINUTE) }),
+            ..State::default()
+        },
+    ] {
+        assert_eq!(restored(state), State::default(), "{state:?}");
+    }
+}
+
+/// How often the stored state changes in six hours of passes every 15 seconds.
+fn writes(observed: &Observed, mut state: State) -> u32 {
+    let (mut writes, mut stored) = (0, state.to_store(NOW));
+    for pass in 0..6 * 60 * 4 {
+        let now = NOW.later(Duration::from_secs(15) * pass);
+        state = coordinate(&Observed { now, ..*observed }, &state).state;
+        let next = state.to_store(now);
+        writes += u32::from(next != stored);
+        stored = next;
+    }
+    writes
+}
+
+#[test]
+fn the_stored_state_changes_every_ten_minutes_at_most() {
+    let at_min = Replicas { current: 2, proposed: Some(2), ..observed().replicas };
+    let idle = Observed { usage_per_pod: Some(usage(40)), replicas: at_min, ..observed() };
+    // The first hour is not stored.
+    assert_eq!(writes(&idle, State::default()), 5 * 6);
+    let at_max = Replicas { current: 40, proposed: Some(60), ..observed().replicas };
+    let lacking = Observed {
+        usage_per_pod: Some(usage(500)),
+        last_hour_target: None,
+        replicas: at_max,
+        ..observed()
+    };
+    assert_eq!(writes(&lacking, State::default()), 1);
+    let raised = Raised { request: 460, base: 300, since: NOW, needed: NOW };
+    let state = State { raised: Some(raised), ..State::default() };
+    let needing = Observed { usage_per_pod: Some(usage(400)), mean_request: Some(460), ..lacking };
+    assert!((30..=36).contains(&writes(&needing, state)));
+    assert_eq!(writes(&observed(), State::default()), 0);
+}
+
+#[test]
+fn an_idle_workload_stays_idle_until_a_measurement_shows_otherwise() {
+    let base = ScalePoint { milli: 300, source: ScalePointSource::Template };
+    let idle = State {
+        idle: Some(IdleSpan { since: NOW.earlier(IDLE_AFTER), last: NOW }),
+        ..State::default()
+    };
+    let nearly = State {
+        idle: Some(IdleSpan { since: NOW.earlier(IDLE_AFTER).later(MINUTE), last: NOW }),
+        ..State::default()
+    };
+    let partly = |mean| Some(UsagePerPod { mean, counted: 1, uncounted: 1 });
+    let day = 24 * 60 * MINUTE;
+    for (state, usage, replicas, after, is_idle) in [
+        (idle, Some(usage(40)), 2, MINUTE, true),
+        (idle, None, 2, MINUTE, true),
+        (idle, None, 2, day, true),
+        (idle, Some(usage(40)), 2, day, true),
+        (idle, partly(40), 2, day, true),
+        (idle, Some(usage(150)), 2, MINUTE, false),
+        (idle, partly(150), 2, MINUTE, false),
+        (idle, None, 3, MINUTE, false),
+        // What is unknown does not make it idle.
+        (nearly, None, 2, 11 * MINUTE, false),
+        (nearly, partly(40), 2, 11 * MINUTE, false),
+        (nearly, Some(usage(40)), 2, 16 * MINUTE, false),
+        (nearly, Some(usage(40)), 2, 11 * MINUTE, true),
+    ] {
+        let measured = Measurement {
+            usage,
+            mean_request: Some(500),
+            replicas,
+            min: 2,
+            max: 40,
+            tolerance: 0.1,
+            now: NOW.later(after),
+        };
+        let next = state.after(base, &measured);
+        assert_eq!(next.is_idle(), is_idle, "{usage:?} {replicas} {after:?}");
+        assert_eq!(next.range(base).min.is_none(), is_idle);
+    }
+}
+
+#[test]
 fn while_replicas_are_missing_only_raises_in_place_are_allowed() {
     let at_max = Observed {
-        usage_per_pod: Some(400),
+        usage_per_pod: Some(usage(400)),
         replicas: Replicas { current: 40, proposed: Some(54), ..observed().replicas },
         ..observed()
     };
@@ -381,40 +507,6 @@ fn memory_that_replicas_follow_is_never_lowered() {
     assert!(matches!(raised.change, RequestChange::Due { to: 600, .. }));
 }
 
-#[test]
-fn both_objects_name_each_other_and_the_rule() {
-    let pair = Pair { vpa: "shop/web-vpa", hpa: "shop/web", hpa_kind: "HorizontalPodAutoscaler" };
-    let ours = decide(&observed());
-    assert_eq!(
-        pair.for_vpa(&ours),
-        "HorizontalPodAutoscaler shop/web scales the same pods by the utilization of cpu: requests stay at 316m or above"
-    );
-    assert_eq!(
-        pair.for_hpa(&ours),
-        "VerticalPodAutoscaler shop/web-vpa changes the cpu requests of the same pods: replicas follow the usage per pod \
-         relative to 300m (the target utilization of the pod template's request)"
-    );
-    let writer = ReplicaWriter::Other { may_retarget: false };
-    let held = decide(&Observed { writer, ..observed() });
-    assert_eq!(
-        pair.for_vpa(&held),
-        "HorizontalPodAutoscaler shop/web scales the same pods by the utilization of cpu: requests stay between 316m and \
-         600m; a change to 350m waits: HorizontalPodAutoscaler shop/web would change the replicas with the request"
-    );
-    assert_eq!(
-        pair.warning(&held, writer),
-        "VerticalPodAutoscaler shop/web-vpa and HorizontalPodAutoscaler shop/web both use cpu of the same pods, and the \
-         target is a Utilization of the request: cpu requests are not changed; with averageValue: 300m as target they can be"
-    );
-    for writer in [ReplicaWriter::Plimsoll, ReplicaWriter::Other { may_retarget: true }] {
-        let decision = decide(&Observed { writer, ..observed() });
-        let texts =
-            [pair.for_vpa(&decision), pair.for_hpa(&decision), pair.warning(&decision, writer)];
-        assert!(texts[0].contains("shop/web ") && texts[1].contains("shop/web-vpa"));
-        assert!(texts[2].contains("shop/web-vpa") && texts[2].contains("shop/web "));
-    }
-}
-
 prop_compose! {
     fn any_observed()(
         (percent, template, mean) in (1..=200_i32, 1..5_000_i64, 1..5_000_i64),
@@ -440,7 +532,7 @@ prop_compose! {
                 upper: (target as f64 * upper) as i64,
             }),
             last_hour_target: peak,
-            usage_per_pod: usage,
+            usage_per_pod: usage.map(self::usage),
             replicas: Replicas {
                 current: (min + offset).max(0),
                 min,
@@ -456,8 +548,74 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn any_state()(
+        first_requests in prop::option::of(1..5_000_i64),
+        since in prop::option::of(0..10_000_u64),
+        raised in prop::option::of((1..5_000_i64, 1..5_000_i64, 0..100_000_u64)),
+        idle in prop::option::of((0..1_000_000_u64, 0..2_000_u64)),
+    ) -> State {
+        let ago = |age: u64| NOW.earlier(Duration::from_secs(age));
+        State {
+            first_requests,
+            lacks_replicas_since: since.map(ago),
+            raised: raised.map(|(request, base, age)| Raised {
+                request, base, since: ago(age), needed: ago(age / 2),
+            }),
+            idle: idle.map(|(length, age)| IdleSpan { since: ago(age.saturating_add(length)), last: ago(age) }),
+        }
+    }
+}
+
+/// The scale point without a raise, of which a state may be about.
+fn with_base(mut state: State, base: ScalePoint, is_raised: bool) -> State {
+    if let Some(raised) = state.raised.as_mut().filter(|_| is_raised) {
+        raised.base = base.milli;
+    }
+    state
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Whatever is remembered: a measurement that says nothing removes no floor and raises no scale point.
+    #[test]
+    fn unknown_usage_removes_no_floor_and_raises_no_scale_point(
+        observed in any_observed(), state in any_state(), is_raised in any::<bool>(), counted in 0..5_usize,
+    ) {
+        let base = ScalePoint { milli: 300, source: ScalePointSource::Template };
+        let state = with_base(state, base, is_raised);
+        let Observed { mean_request, replicas, tolerance, .. } = observed;
+        // Of few pods with low usage nothing follows either.
+        let usage = (counted > 0).then_some(UsagePerPod { mean: 10, counted, uncounted: 7 });
+        let Replicas { current, min, max, .. } = replicas;
+        let measured = Measurement { usage, mean_request, replicas: current, min, max, tolerance, now: NOW };
+        let mut after = state.after(base, &measured);
+        let floor = |state: &State| state.range(base).min;
+        // Low usage of the pods that count may end a raise after a day, and nothing else.
+        let without_raise = State { raised: None, ..state };
+        let ends_raise = counted > 0 && floor(&after) == floor(&without_raise);
+        prop_assert!(floor(&after) >= floor(&state) || ends_raise, "{:?}", after);
+        if let Some(to) = after.needed_request(after.range(base), RecentUsage::default().target(NOW), NOW) {
+            after.raise(base, to, NOW);
+        }
+        let point = |state: &State| state.scale_point(base, mean_request).milli;
+        prop_assert!(point(&after) <= point(&state), "{:?}", after);
+        prop_assert!(state.scale_point(base, None) == base, "an unknown request");
+    }
+
+    /// A process that continues with the stored state has the same floor and scale point, and what is stored settles.
+    #[test]
+    fn a_stored_state_continues(state in any_state(), is_raised in any::<bool>(), mean in 1..5_000_i64) {
+        let base = ScalePoint { milli: 300, source: ScalePointSource::Template };
+        let state = with_base(state, base, is_raised).restored(NOW);
+        let stored = state.to_store(NOW);
+        let text = serde_json::to_string(&stored).expect("serializes");
+        let restored = serde_json::from_str::<State>(&text).expect("parses").restored(NOW);
+        prop_assert_eq!(restored, stored);
+        prop_assert_eq!(restored.range(base), state.range(base));
+        prop_assert_eq!(restored.scale_point(base, Some(mean)), state.scale_point(base, Some(mean)));
+    }
 
     #[test]
     fn a_due_change_is_within_its_range_and_in_its_turn(observed in any_observed(), since in prop::option::of(0..2_000_u64)) {

@@ -158,6 +158,14 @@ impl MetricError {
         Self::new(Cause::MissingLimit, message)
     }
 
+    /// The pod template has no request, or is not known, which utilization is relative to.
+    pub fn missing_template_request(resource: &str, container: Option<&str>) -> Self {
+        let of = container.map_or_else(String::new, |name| format!("container {name} of "));
+        let message =
+            format!("missing request for {resource} in {of}the pod template of the target");
+        Self::new(Cause::MissingRequest, message)
+    }
+
     /// A pod has pod-level requests, but none for this resource, and neither do its containers.
     pub fn missing_pod_request(resource: &str, pod: &str) -> Self {
         let message = format!("missing pod-level request for {resource} in Pod {pod}");

@@ -125,7 +125,11 @@ pub fn evaluate(metric: &Metric, fetched: Option<&Fetched>, context: &Context<'_
 /// The name of a metric in messages.
 fn name(metric: &Metric, utilization_of: UtilizationOf) -> String {
     let is_utilization = matches!(target_of(metric), Ok(TargetType::Utilization(_)));
-    let of = if utilization_of == UtilizationOf::Limit { "limit" } else { "request" };
+    let of = match utilization_of {
+        UtilizationOf::Request => "request",
+        UtilizationOf::Limit => "limit",
+        UtilizationOf::Template => "the pod template's request",
+    };
     match &metric.source {
         Source::Resource { resource, .. } if is_utilization => {
             format!("{resource} resource utilization (percentage of {of})")
@@ -252,6 +256,10 @@ fn of_resource(
         })
         .map_err(wrap)?;
     let proposal = match goal {
+        // The target would be an average value if the request in the template were known.
+        TargetType::Utilization(_) if context.utilization_of == UtilizationOf::Template => {
+            Err(MetricError::missing_template_request(resource, container))
+        }
         TargetType::Utilization(target) => {
             let pod_level_resources = context.pod_level_resources;
             let of = context.utilization_of;

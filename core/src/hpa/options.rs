@@ -79,6 +79,20 @@ pub enum UtilizationOf {
     Request,
     /// The limits of the pods.
     Limit,
+    /// The requests in the pod template.
+    Template,
+}
+
+impl UtilizationOf {
+    /// Reads the annotation of an object; `None` if it does not say.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Option<Self>, InvalidAnnotation> {
+        UTILIZATION_OF.read(annotations, |text| match text {
+            "request" => Some(Self::Request),
+            "limit" => Some(Self::Limit),
+            "template" => Some(Self::Template),
+            _ => None,
+        })
+    }
 }
 
 /// Options that change nothing.
@@ -123,10 +137,7 @@ impl HpaOptions {
             tolerance: reader.read(&TOLERANCE, |text| text.parse().ok()).unwrap_or_default(),
             pods: reader
                 .choose(&PODS, [("own", CountedPods::Own), ("selected", CountedPods::Selected)]),
-            utilization_of: reader.choose(
-                &UTILIZATION_OF,
-                [("request", UtilizationOf::Request), ("limit", UtilizationOf::Limit)],
-            ),
+            utilization_of: reader.accept(UtilizationOf::read(annotations)),
             schedule: reader.read(&SCHEDULE, |text| text.parse().ok()).unwrap_or_default(),
             pause: reader.read(&PAUSED, |text| text.parse().ok()),
             missing_pods_percent: reader.read(&MISSING_PODS, parse_percent).unwrap_or_default(),
@@ -174,7 +185,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read<T>(&mut self, key: &AnnotationKey, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-        key.read(self.annotations, parse).unwrap_or_else(|invalid| {
+        let read = key.read(self.annotations, parse);
+        self.accept(read)
+    }
+
+    fn accept<T>(&mut self, read: Result<Option<T>, InvalidAnnotation>) -> Option<T> {
+        read.unwrap_or_else(|invalid| {
             self.invalid.push(invalid);
             None
         })

@@ -8,6 +8,7 @@ use serde_with::skip_serializing_none;
 use super::{
     decision::Decision,
     hpa_state::{HpaState, Recommendation, ScaleEvent, Windows},
+    shared_states::SharedStates,
     spec::Behavior,
 };
 use crate::{scaling::ScaleOutcome, types::Time};
@@ -52,6 +53,9 @@ pub struct HpaRecord {
     pub last_scale: Option<ScaleChange>,
     /// Recommendations and scale events.
     pub memory: HpaState,
+    /// What is remembered about the requests that VPAs change. Updater and admission controller read it.
+    #[serde(skip_serializing_if = "SharedStates::is_empty")]
+    pub shared_requests: SharedStates,
 }
 
 impl HpaRecord {
@@ -95,6 +99,7 @@ impl HpaRecord {
             pending,
             last_scale: made.or_else(|| self.last_scale.clone()),
             memory: bounded(decision.memory.compact(windows, now)),
+            shared_requests: self.shared_requests.clone(),
         }
     }
 
@@ -160,7 +165,7 @@ impl HpaRecord {
         let at = Time::EPOCH;
         let recommendations = extremes.map(|replicas| Recommendation { replicas, at }).collect();
         let memory = HpaState { recommendations: Some(recommendations), ..self.memory.clone() };
-        Self { memory, ..self.clone() }
+        Self { memory, shared_requests: self.shared_requests.without_times(), ..self.clone() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Targets that are relative to requests, and how they follow usage instead.
 
 use super::{
-    fixes::Fixes,
+    fixes::{Fix, Fixes},
     options::UtilizationOf,
     pod::Pod,
     requests::{PodRequests, RequestRules},
@@ -44,19 +44,20 @@ pub fn request_metrics(spec: &Spec) -> impl Iterator<Item = RequestMetric<'_>> {
 }
 
 impl RequestMetric<'_> {
-    /// The request of a pod, or of a pod template, that the utilization is relative to, in milli-units. `None` if a container
-    /// that counts has no request: an average does not show its usage.
-    pub fn request_of(self, pod: &Pod, pod_level_resources: bool) -> Option<i64> {
+    /// The mean request that the kubelets have actuated of the pods, in milli-units. `None` if a container that counts has no
+    /// request: an average does not show its usage.
+    pub fn mean_request(self, pods: &[&Pod], pod_level_resources: bool) -> Option<i64> {
         let resource = self.resource.to_string();
         let rules = RequestRules {
             resource: &resource,
             container: self.container,
             pod_level_resources,
             of: UtilizationOf::Request,
-            fixes: Fixes::UPSTREAM,
+            fixes: Fixes::UPSTREAM.with(Fix::ActuatedRequestsCount),
         };
-        let requests = PodRequests::of(&[pod], rules).ok()?;
-        requests.requests.get(&pod.name).copied()
+        let requests = PodRequests::of(pods, rules).ok()?.requests;
+        let sum = requests.values().try_fold(0_i64, |sum, request| sum.checked_add(*request))?;
+        sum.checked_div(i64::try_from(requests.len()).ok()?)
     }
 }
 
@@ -125,16 +126,28 @@ mod tests {
     }
 
     #[test]
-    fn the_request_is_the_sum_of_the_containers_that_the_metric_counts() {
+    fn the_mean_request_is_that_of_the_containers_that_the_metric_counts() {
         let metric =
             |container| RequestMetric { index: 0, resource: Resource::Cpu, container, percent: 60 };
-        let both = template(&[("app", Some("400m")), ("proxy", Some("100m"))]);
-        assert_eq!(metric(None).request_of(&both, true), Some(500));
-        assert_eq!(metric(Some("app")).request_of(&both, true), Some(400));
-        assert_eq!(metric(Some("db")).request_of(&both, true), None);
-        let one = template(&[("app", Some("400m")), ("proxy", None)]);
-        assert_eq!(metric(None).request_of(&one, true), None);
-        assert_eq!(metric(Some("app")).request_of(&one, true), Some(400));
+        let named = |name: &str, pod: Pod| Pod { name: name.to_owned(), ..pod };
+        let pod = named("a", template(&[("app", Some("400m")), ("proxy", Some("100m"))]));
+        let mut resized = named("b", template(&[("app", Some("900m")), ("proxy", Some("100m"))]));
+        resized.containers[0].actuated = pod.containers[0].requests.clone().into();
+        let larger = named("c", template(&[("app", Some("800m")), ("proxy", Some("100m"))]));
+        let none = named("d", template(&[("app", Some("400m")), ("proxy", None)]));
+        for (pods, container, expected) in [
+            (&[&pod][..], None, Some(500)),
+            (&[&pod], Some("app"), Some(400)),
+            (&[&pod], Some("db"), None),
+            (&[&pod, &resized], None, Some(500)),
+            (&[&pod, &larger], None, Some(700)),
+            (&[&none], None, None),
+            (&[&none], Some("app"), Some(400)),
+            (&[&pod, &none], None, None),
+            (&[], None, None),
+        ] {
+            assert_eq!(metric(container).mean_request(pods, true), expected, "{container:?}");
+        }
     }
 
     #[test]

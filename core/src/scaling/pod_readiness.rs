@@ -38,6 +38,8 @@ pub struct Pod {
     pub started: Option<Time>,
     /// Whether the pod is being deleted.
     pub terminating: bool,
+    /// Whether the kubelet has not actuated all requests of the spec yet.
+    pub resizing: bool,
 }
 
 /// Why nothing can be computed from the pods.

@@ -100,6 +100,10 @@ pub enum CapRule {
     BoostMax,
     /// The scale point of a HorizontalPodAutoscaler: the request is at least the usage that its replicas follow.
     ScalePoint,
+    /// The scale point of a HorizontalPodAutoscaler whose target follows the request: the target has a lower bound.
+    ScalePointRange,
+    /// `maxReplicas` of a HorizontalPodAutoscaler are reached and not enough, so its pods become larger.
+    AtMaxReplicas,
 }
 
 impl CapRule {
@@ -117,6 +121,12 @@ impl CapRule {
             Self::RangeMin => Some("capped to fit Min in container LimitRange"),
             Self::RangeMax => Some("capped to fit Max in container LimitRange"),
             Self::ScalePoint => Some("raised to the scale point of the HorizontalPodAutoscaler"),
+            Self::ScalePointRange => {
+                Some("lowered to the range around the scale point of the HorizontalPodAutoscaler")
+            }
+            Self::AtMaxReplicas => {
+                Some("raised because maxReplicas of the HorizontalPodAutoscaler are not enough")
+            }
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Requests that an autoscaler of replicas uses too: they are not changed, or have a lower bound.
+//! Requests that an autoscaler of replicas uses too: they are not changed, or have bounds.
 
 use super::{
     pod::{Container, Pod},
@@ -25,9 +25,14 @@ pub(super) fn apply(
     let mut reasons = Vec::new();
     for request in shared {
         match request.rule {
-            SharedRequestRule::Held => hold(recommendations, pod, request, rules, &mut reasons),
-            SharedRequestRule::AtLeast(milli) => {
-                raise(recommendations, pod, request, milli, rules, &mut reasons);
+            SharedRequestRule::Held | SharedRequestRule::Waits(_) => {
+                hold(recommendations, pod, request, rules, &mut reasons);
+            }
+            SharedRequestRule::AtLeast(_)
+            | SharedRequestRule::Within { .. }
+            | SharedRequestRule::AtMaxReplicas(_)
+            | SharedRequestRule::Idle => {
+                bound(recommendations, pod, request, rules, &mut reasons);
             }
         }
     }
@@ -72,20 +77,29 @@ fn hold(
     }
 }
 
-/// Raises the amounts of the containers in proportion, so that their sum is at least `milli`. Memory is never lowered,
-/// because its usage hardly falls when replicas are added.
-fn raise(
+/// Changes the amounts of the containers in proportion, so that their sum is within what the rule asks for. Memory is never
+/// lowered, because its usage hardly falls when replicas are added.
+fn bound(
     recommendations: &mut [ContainerRecommendation],
     pod: &Pod,
     request: &SharedRequest,
-    milli: i64,
     rules: SizingRules,
     reasons: &mut Vec<CapReason>,
 ) {
+    let (min, max, rule) = match request.rule {
+        SharedRequestRule::AtMaxReplicas(milli) => (Some(milli), None, CapRule::AtMaxReplicas),
+        SharedRequestRule::AtLeast(milli) => (Some(milli), None, CapRule::ScalePoint),
+        SharedRequestRule::Within { min, max } => (Some(min), Some(max), CapRule::ScalePoint),
+        SharedRequestRule::Idle | SharedRequestRule::Held | SharedRequestRule::Waits(_) => {
+            (None, None, CapRule::ScalePoint)
+        }
+    };
     let resource = name_of(request.resource);
-    let range = RequestRange { min: Some(milli), ..RequestRange::default() };
+    let range = RequestRange { min, max, ..RequestRange::default() };
     for field in RecommendationField::ALL {
         let mut found: Vec<(usize, Quantity)> = Vec::new();
+        // What the containers have of memory.
+        let mut lowest: Vec<i64> = Vec::new();
         for (index, recommendation) in recommendations.iter().enumerate() {
             let name = &recommendation.container_name;
             let Some(container) = sized_container(pod, name, rules) else { continue };
@@ -94,6 +108,7 @@ fn raise(
             let current = container.actual().requests().get(&resource);
             let kept = current.filter(|_| request.resource == Resource::Memory);
             found.push((index, kept.map_or(amount, |current| current.max(amount))));
+            lowest.push(kept.map_or(0, Quantity::milli_value));
         }
         let is_recommended = |name: &str| {
             found.iter().any(|(index, _)| {
@@ -106,19 +121,33 @@ fn raise(
             .filter_map(|container| container.actual().requests().get(&resource))
             .fold(0_i64, |sum, amount| sum.saturating_add(amount.milli_value()));
         let amounts: Vec<i64> = found.iter().map(|(_, amount)| amount.milli_value()).collect();
-        for ((index, before), milli) in found.iter().zip(range.fit(&amounts, fixed)) {
+        for ((index, before), milli) in found.iter().zip(fit(range, &amounts, &lowest, fixed)) {
             let to = quantity(request.resource, milli, *before);
             let Some(recommendation) = recommendations.get_mut(*index) else { continue };
             let Some(from) = field.amounts_mut(recommendation).insert(resource.clone(), to) else {
                 continue;
             };
             if field == RecommendationField::Target && from != to {
+                let is_lowered =
+                    rule == CapRule::ScalePoint && to.milli_value() < from.milli_value();
+                let rule = if is_lowered { CapRule::ScalePointRange } else { rule };
                 let (resource, field) = (resource.clone(), ResourceField::Request);
-                let rule = CapRule::ScalePoint;
                 reasons.push((*index, SizingReason::Capped { resource, field, rule, from, to }));
             }
         }
     }
+}
+
+/// Changes amounts in proportion, so that their sum with `fixed` is within the range, but none below its lowest.
+fn fit(range: RequestRange, amounts: &[i64], lowest: &[i64], fixed: i64) -> Vec<i64> {
+    let sum = |amounts: &[i64]| amounts.iter().fold(fixed, |sum, one| sum.saturating_add(*one));
+    if range.max.is_none_or(|max| sum(amounts) <= max) {
+        return range.fit(amounts, fixed);
+    }
+    let pairs = || amounts.iter().zip(lowest);
+    let raises: Vec<i64> = pairs().map(|(amount, lowest)| amount.saturating_sub(*lowest)).collect();
+    let raises = RequestRange { min: None, ..range }.fit(&raises, sum(lowest));
+    raises.iter().zip(lowest).map(|(raise, lowest)| lowest.saturating_add(*raise)).collect()
 }
 
 /// The amount, in the format that it had if it did not change.
@@ -152,6 +181,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{VerticalPodAutoscaler, vpa::UpdateMode},
+        coordination::change_timing::Replicas,
         sizing::{NamespaceLimitRanges, SizedContainer, SizingSpec, size_containers},
         types::compat::Compat,
     };
@@ -167,6 +197,9 @@ mod tests {
             container: container.map(Into::into),
             scale_point: None,
             rule,
+            replicas: Replicas::default(),
+            lacks_replicas: false,
+            target: None,
         }
     }
 
@@ -263,6 +296,67 @@ mod tests {
     }
 
     #[test]
+    fn a_range_lowers_the_containers_in_proportion_too_but_no_memory() {
+        let (pod, _) = web();
+        let vpa = vpa(&json!([
+            {"containerName": "app", "target": {"cpu": "600m", "memory": "4Gi"}},
+            {"containerName": "proxy", "target": {"cpu": "200m", "memory": "64Mi"}},
+        ]));
+        let sized = |resource, container, min, max| {
+            let rule = SharedRequestRule::Within { min, max };
+            sizes(&pod, &vpa, &[shared(resource, container, rule)])
+        };
+        let cpu = |container, min, max| {
+            let sized = sized(Resource::Cpu, container, min, max);
+            let cpu = sized.iter().map(|size| size.requests.cpu().map(Quantity::milli_value));
+            cpu.collect::<Option<Vec<_>>>().expect("requests")
+        };
+        assert_eq!(cpu(None, 316, 600), [450, 150]);
+        assert_eq!(cpu(None, 316, 1000), [600, 200]);
+        assert_eq!(cpu(None, 1000, 2000), [750, 250]);
+        assert_eq!(cpu(Some("app"), 100, 300), [300, 200]);
+        let sized = sized(Resource::Cpu, None, 316, 600);
+        let text = sized[0].reasons.iter().find_map(SizingReason::annotation_text);
+        let expected =
+            "cpu lowered to the range around the scale point of the HorizontalPodAutoscaler";
+        assert_eq!(text.as_deref(), Some(expected));
+        // The application has 1Gi, and is wanted to have 4Gi.
+        let mebibytes = |max: i64| {
+            let rule = SharedRequestRule::Within { min: 0, max: max * MILLI_PER_BYTE * (1 << 20) };
+            let sized = sizes(&pod, &vpa, &[shared(Resource::Memory, Some("app"), rule)]);
+            sized[0].requests.memory().expect("a request").milli_value()
+                / MILLI_PER_BYTE
+                / (1 << 20)
+        };
+        assert_eq!((mebibytes(512), mebibytes(2048), mebibytes(8192)), (1024, 2048, 4096));
+    }
+
+    #[test]
+    fn at_max_replicas_the_containers_are_raised_with_that_reason_and_an_idle_workload_has_no_floor()
+     {
+        let (pod, vpa) = web();
+        let sized = |rule| sizes(&pod, &vpa, &[shared(Resource::Cpu, None, rule)]);
+        let cpu = |sized: &[SizedContainer]| {
+            let cpu = |size: &SizedContainer| size.requests.cpu().map(Quantity::milli_value);
+            sized.iter().map(cpu).collect::<Option<Vec<_>>>().expect("requests")
+        };
+        let raised = sized(SharedRequestRule::AtMaxReplicas(500));
+        assert_eq!(cpu(&raised), [400, 100]);
+        let rule = raised[0].reasons.iter().find_map(|reason| match reason {
+            SizingReason::Capped { rule, .. } => Some(rule.name()),
+            _ => None,
+        });
+        assert_eq!(rule, Some("at_max_replicas"));
+        let text = raised[0].reasons.iter().find_map(SizingReason::annotation_text);
+        let expected =
+            "cpu raised because maxReplicas of the HorizontalPodAutoscaler are not enough";
+        assert_eq!(text.as_deref(), Some(expected));
+        let idle = sized(SharedRequestRule::Idle);
+        assert_eq!(cpu(&idle), [200, 50]);
+        assert!(idle.iter().all(|size| size.reasons.is_empty()), "{idle:?}");
+    }
+
+    #[test]
     fn containers_that_the_vpa_does_not_control_count_for_the_floor() {
         let (pod, _) = web();
         let vpa = vpa(&json!([{"containerName": "app", "target": {"cpu": "200m"}}]));
@@ -275,10 +369,12 @@ mod tests {
         let pod = pod(&json!([
             {"name": "app", "resources": {"requests": {"memory": "2Gi"}}},
         ]));
-        let shared = [shared(Resource::Memory, None, SharedRequestRule::AtLeast(1))];
-        for (target, expected) in [("1Gi", "2Gi"), ("3Gi", "3Gi")] {
-            let vpa = vpa(&json!([{"containerName": "app", "target": {"memory": target}}]));
-            assert_eq!(requests(&sizes(&pod, &vpa, &shared))[0], json!({"memory": expected}));
+        for rule in [SharedRequestRule::AtLeast(1), SharedRequestRule::Idle] {
+            let shared = [shared(Resource::Memory, None, rule)];
+            for (target, expected) in [("1Gi", "2Gi"), ("3Gi", "3Gi")] {
+                let vpa = vpa(&json!([{"containerName": "app", "target": {"memory": target}}]));
+                assert_eq!(requests(&sizes(&pod, &vpa, &shared))[0], json!({"memory": expected}));
+            }
         }
     }
 }

@@ -63,13 +63,13 @@ impl PodSizing<'_> {
         Ok(Recommendation { container_recommendations })
     }
 
-    /// The sizing if this request were not shared with an autoscaler of replicas. `others` are the other shared requests.
+    /// The sizing if these were the requests that autoscalers of replicas use too.
     #[must_use]
-    pub fn without_shared<'b>(&self, others: &'b [SharedRequest]) -> PodSizing<'b>
+    pub fn with_shared<'b>(&self, shared: &'b [SharedRequest]) -> PodSizing<'b>
     where
         Self: 'b,
     {
-        PodSizing { spec: self.spec.with_shared_requests(others), ..*self }
+        PodSizing { spec: self.spec.with_shared_requests(shared), ..*self }
     }
 
     /// Returns the desired resources of each container, except those whose boost is active. A container whose boost has

@@ -2,7 +2,10 @@
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::types::Time;
+use crate::{
+    coordination::{Hold, SharedRequest, SharedRequestRule},
+    types::Time,
+};
 
 /// Why a pod is not updated. Its text is the message for conditions and explanations.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, IntoStaticStr, VariantNames)]
@@ -29,6 +32,22 @@ pub enum SkipReason {
     /// The replicas follow the request that would change. The text names the HorizontalPodAutoscaler, and how to end it.
     #[error("{0}")]
     HpaSameResource(Box<str>),
+    /// A request that replicas follow was changed recently. The text names the HorizontalPodAutoscaler.
+    #[error("{0}")]
+    #[strum(serialize = "changed_recently")]
+    RequestChangedRecently(Box<str>),
+    /// The replicas that follow the request were changed recently.
+    #[error("{0}")]
+    ReplicasChanged(Box<str>),
+    /// The metrics ask for another number of the replicas that follow the request.
+    #[error("{0}")]
+    ReplicasWillChange(Box<str>),
+    /// It is unknown how many of the replicas that follow the request the metrics ask for.
+    #[error("{0}")]
+    ProposalUnknown(Box<str>),
+    /// There are too few replicas, and no more are allowed: replacing a pod would take away capacity.
+    #[error("{0}")]
+    AtMaxReplicas(Box<str>),
     /// Its requests are close enough to the target.
     #[error("it differs from the target by only {:.0} %", .difference * 100.0)]
     NearTarget {
@@ -179,6 +198,22 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// The reason why a request that an autoscaler of replicas uses is not changed.
+    pub(super) fn of_shared_request(request: &SharedRequest) -> Self {
+        let text: Box<str> = request.to_string().into();
+        let SharedRequestRule::Waits(hold) = request.rule else {
+            return Self::HpaSameResource(text);
+        };
+        match hold {
+            Hold::HpaSameResource => Self::HpaSameResource(text),
+            Hold::ChangedRecently { .. } => Self::RequestChangedRecently(text),
+            Hold::ReplicasChanged { .. } => Self::ReplicasChanged(text),
+            Hold::ReplicasWillChange { .. } => Self::ReplicasWillChange(text),
+            Hold::ProposalUnknown => Self::ProposalUnknown(text),
+            Hold::AtMaxReplicas => Self::AtMaxReplicas(text),
+        }
+    }
+
     /// The name in metrics, conditions and reports.
     pub fn as_str(&self) -> &'static str {
         self.into()
@@ -197,7 +232,7 @@ impl SkipReason {
     ];
 
     /// The reasons of guards, most important first: conditions and events report these.
-    pub const GUARDS: [&'static str; 20] = [
+    pub const GUARDS: [&'static str; 25] = [
         "rewritten",
         "breaker_open",
         "cluster_breaker_open",
@@ -213,6 +248,11 @@ impl SkipReason {
         "infeasible",
         "quota_exceeded",
         "hpa_same_resource",
+        "at_max_replicas",
+        "proposal_unknown",
+        "replicas_will_change",
+        "replicas_changed",
+        "changed_recently",
         "no_resize",
         "disruption_budget",
         "canary",
@@ -242,4 +282,37 @@ fn next_window(until: Option<&Time>) -> String {
 /// Truncates to whole seconds for messages.
 const fn second_of(time: Time) -> Time {
     Time::from_secs(time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coordination::{Resource, change_timing::Replicas};
+
+    #[test]
+    fn a_request_that_waits_has_the_reason_of_its_hold() {
+        let until = Time::from_secs(1_800_000_000);
+        for hold in [
+            Hold::HpaSameResource,
+            Hold::ChangedRecently { until },
+            Hold::ReplicasChanged { until },
+            Hold::ReplicasWillChange { proposed: 7 },
+            Hold::ProposalUnknown,
+            Hold::AtMaxReplicas,
+        ] {
+            let skip = SkipReason::of_shared_request(&SharedRequest {
+                hpa: "web".into(),
+                resource: Resource::Cpu,
+                container: None,
+                scale_point: None,
+                rule: SharedRequestRule::Waits(hold),
+                replicas: Replicas::default(),
+                lacks_replicas: false,
+                target: None,
+            });
+            assert_eq!(skip.as_str(), hold.as_str());
+            assert!(SkipReason::GUARDS.contains(&skip.as_str()) && skip.is_restriction());
+            assert!(skip.to_string().contains("HorizontalPodAutoscaler web"), "{skip}");
+        }
+    }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::types::Time;
 
-use crate::types::compat::{Fix, Fixes};
+use crate::{
+    coordination::RemovalHold,
+    types::compat::{Fix, Fixes},
+};
 
 /// The direction of a change of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +56,8 @@ pub struct Cooldown {
     pub below: StateSince,
     /// Whether all metrics are inside their bands, so that delays do not apply.
     pub is_stable: bool,
+    /// Why no replicas are removed, while pods are updated.
+    pub removal_hold: Option<RemovalHold>,
     /// The current time.
     pub now: Time,
     /// Which of upstream's bugs are fixed.
@@ -72,6 +77,11 @@ pub enum HoldReason {
     /// The value has not been outside its band for long enough.
     Delay {
         /// When the delay ends, if the value stays outside.
+        until: Option<Time>,
+    },
+    /// The updater replaces or resizes pods, and replicas would be removed.
+    UpdateWave {
+        /// When replicas may be removed; `None` while pods are updated.
         until: Option<Time>,
     },
 }
@@ -159,6 +169,9 @@ impl Cooldown {
             }
         }
         let until = last.map(|last| last.later(window)).filter(|until| *until > self.now);
-        until.map(|until| HoldReason::ForbiddenWindow { until })
+        let wave = self.removal_hold.filter(|_| to < from);
+        until
+            .map(|until| HoldReason::ForbiddenWindow { until })
+            .or_else(|| wave.map(|hold| HoldReason::UpdateWave { until: hold.until }))
     }
 }

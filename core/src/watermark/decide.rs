@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     api::wpa::WatermarkPodAutoscalerStatus,
+    coordination::RemovalHold,
     scaling::{Position, Scale, ScaleDecision},
     types::compat::{Fix, Fixes},
 };
@@ -88,6 +89,8 @@ pub struct DecisionInput<'a> {
     pub metrics: &'a [MetricInput],
     /// Why scaling is blocked, if it is.
     pub blocked_reason: Option<&'a str>,
+    /// Why no replicas are removed, while pods are updated.
+    pub removal_hold: Option<RemovalHold>,
     /// The last status written.
     pub status: &'a WatermarkPodAutoscalerStatus,
     /// The last decision about the object, or what its status has of it.
@@ -316,6 +319,7 @@ impl DecisionInput<'_> {
             below: per_metric(record.since_at(Position::Below).max())
                 .unwrap_or_else(|| since(combined.is_below, ConditionType::BelowLowWatermark)),
             is_stable: combined.is_stable(),
+            removal_hold: self.removal_hold,
             now: self.now,
             fixes: self.fixes,
         }

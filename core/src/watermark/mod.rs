@@ -26,6 +26,7 @@ pub mod scale_rate;
 pub mod spec;
 pub mod status_update;
 pub mod validation;
+pub mod vpa_wave;
 pub mod warnings;
 
 pub use band::Band;

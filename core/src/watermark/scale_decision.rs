@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The restrictions that a WatermarkPodAutoscaler can have.
-pub const RESTRICTIONS: [Restriction; 12] = [
+pub const RESTRICTIONS: [Restriction; 13] = [
     Restriction::WithinBounds,
     Restriction::UpscaleCapping,
     Restriction::DownscaleCapping,
@@ -28,6 +28,7 @@ pub const RESTRICTIONS: [Restriction; 12] = [
     Restriction::Availability,
     Restriction::Lifecycle,
     Restriction::Disabled,
+    Restriction::VpaWave,
 ];
 
 /// The part of the record that the decision itself depends on: the metrics, each with since when it is in its state.
@@ -66,7 +67,7 @@ pub(super) fn complete_record(decision: &mut Decision, rules: &EffectiveSpec) {
         restrictions: restrictions(decision, rules),
         held_until: match decision.cooldown.and_then(|result| result.hold_reason) {
             Some(HoldReason::ForbiddenWindow { until }) => Some(until),
-            Some(HoldReason::Delay { until }) => until,
+            Some(HoldReason::Delay { until } | HoldReason::UpdateWave { until }) => until,
             Some(HoldReason::NoChange) | None => None,
         },
         ..std::mem::take(&mut decision.record)
@@ -132,6 +133,7 @@ fn restrictions(decision: &Decision, rules: &EffectiveSpec) -> Vec<Restriction> 
     match decision.cooldown.and_then(|result| result.hold_reason) {
         Some(HoldReason::ForbiddenWindow { .. }) => found.push(Restriction::ForbiddenWindow),
         Some(HoldReason::Delay { .. }) => found.push(Restriction::Delay),
+        Some(HoldReason::UpdateWave { .. }) => found.push(Restriction::VpaWave),
         Some(HoldReason::NoChange) | None => {}
     }
     if rules.dry_run && decision.change.is_some() {

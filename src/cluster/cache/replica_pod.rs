@@ -3,27 +3,23 @@
 use std::{fmt::Debug, sync::Arc};
 
 use k8s_openapi::{
-    NamespaceResourceScope,
     api::core::v1::Pod,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
-use kube::Resource;
 use plimsoll_core::types::Time;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
 
 use super::{label_store::HasLabels, selector::Labels};
-use crate::cluster::watch::partial_objects::{Condition, lean_references};
+use crate::cluster::watch::{
+    WatchableObject,
+    partial_objects::{Condition, RESIZE_CONDITIONS, lean_references},
+};
 use plimsoll_core::scaling::{self, pod_readiness::Phase};
 
 /// What a kind of replica autoscaler stores of a pod.
 pub trait CachedPod: HasLabels + Send + 'static {
     /// The pod as received from the watch.
-    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + 'static;
+    type Object: WatchableObject;
 
     /// What pods have in common, stored once.
     type Shared: Debug + Default + Send + 'static;
@@ -129,6 +125,9 @@ impl PartialReplicaPod {
                 ready,
                 started: self.status.start_time,
                 terminating: self.metadata.deletion_timestamp.is_some(),
+                resizing: conditions.iter().any(|condition| {
+                    RESIZE_CONDITIONS.contains(&&*condition.kind) && &*condition.status == "True"
+                }),
             },
         }
     }
@@ -186,6 +185,20 @@ mod tests {
             (pod.pod.phase, pod.pod.terminating, pod.pod.owned_by_target),
             (Phase::Running, false, false)
         );
+        assert!(!pod.pod.resizing);
+    }
+
+    #[test]
+    fn a_pod_is_resizing_while_a_resize_is_pending_or_in_progress() {
+        for (kind, status, expected) in [
+            ("PodResizePending", "True", true),
+            ("PodResizeInProgress", "True", true),
+            ("PodResizeInProgress", "False", false),
+            ("Initialized", "True", false),
+        ] {
+            let pod = kept(&json!({"conditions": [{"type": kind, "status": status}]}));
+            assert_eq!(pod.pod.resizing, expected, "{kind} {status}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::selector::Labels;
 use crate::cluster::watch::{
     maybe_object::without_position,
-    partial_objects::{self, Condition, lean_metadata},
+    partial_objects::{self, Condition, RESIZE_CONDITIONS, lean_metadata},
 };
 use plimsoll_core::{
     sizing,
@@ -99,9 +99,6 @@ impl UpdaterPod {
         self.metadata.deletion_timestamp.is_some()
     }
 }
-
-/// Conditions that a kubelet sets for a resize: pending, and in progress.
-const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
 
 impl RawPod {
     fn pod_status(&self) -> PodStatus {

@@ -8,12 +8,11 @@ use kube::Client;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    circuit_breaker::{CircuitBreaker, ServiceCall},
-    external_metrics::fetch_external_metric,
+    circuit_breaker::ServiceCall,
     external_recommender::{RecommenderClient, redact_url},
+    metrics_api_client::MetricsApiClient,
     promql::PromqlCache,
     query_client::QueryClient,
-    resource_metrics::fetch_resource_metric,
 };
 use crate::cluster::cache::selector::Selector;
 use plimsoll_core::{
@@ -24,14 +23,15 @@ use plimsoll_core::{
 
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 
+/// Fetches values from all sources that a [`MetricRequest`] may name.
 pub struct MetricsClient {
-    client: Client,
+    apis: MetricsApiClient,
     queries: QueryClient,
     recommenders: RecommenderClient,
     /// TLS settings for recommenders of objects that specify none.
     recommender_tls: TlsConfig,
-    circuit_breaker: CircuitBreaker,
-    timeouts: MetricTimeouts,
+    /// The timeout of all metrics of an object together.
+    total_timeout: Option<Duration>,
 }
 
 /// Timeouts of metric requests. Prometheus and recommenders have their own.
@@ -63,9 +63,10 @@ impl MetricsClient {
         timeouts: MetricTimeouts,
         max_in_flight: usize,
     ) -> Self {
-        let circuit_breaker = CircuitBreaker::new(max_in_flight);
+        let MetricTimeouts { metrics_api, total } = timeouts;
+        let apis = MetricsApiClient::new(client, metrics_api, max_in_flight);
         let queries = QueryClient::new(promql, max_in_flight);
-        Self { client, queries, recommenders, recommender_tls, circuit_breaker, timeouts }
+        Self { apis, queries, recommenders, recommender_tls, total_timeout: total }
     }
 
     pub const fn has_prometheus(&self) -> bool {
@@ -79,7 +80,7 @@ impl MetricsClient {
         context: &FetchContext<'_>,
         requests: &[Result<MetricRequest, MetricError>],
     ) -> Vec<Result<MetricValue, MetricError>> {
-        let deadline = self.timeouts.total.map(|total| Instant::now() + total);
+        let deadline = self.total_timeout.map(|total| Instant::now() + total);
         let fetch = |request| {
             let fetched = async move {
                 match request {
@@ -110,12 +111,7 @@ impl MetricsClient {
             }
             MetricRequest::External { metric, selector } => {
                 let selector = api_selector(metric, selector.as_ref())?;
-                let service = "the external metrics API";
-                let call = ServiceCall { service, kind: service, namespace };
-                let timeout = self.timeouts.metrics_api;
-                let (client, selector) = (&self.client, selector.as_str());
-                let request = fetch_external_metric(client, namespace, metric, selector, timeout);
-                self.circuit_breaker.call(call, timeout, request).await
+                self.apis.external_sum(namespace, metric, selector.as_str()).await
             }
             MetricRequest::PromQl { query } => {
                 self.queries.fetch(namespace, query, context.now, context.last_reconcile).await
@@ -126,7 +122,7 @@ impl MetricsClient {
                 let (tls, defaults) = (tls_config.as_ref(), &self.recommender_tls);
                 let request = self.recommenders.recommend(url, tls, defaults, body);
                 let limit = self.recommenders.timeout();
-                let response = self.circuit_breaker.call(call, limit, request).await;
+                let response = self.apis.circuit_breaker.call(call, limit, request).await;
                 response.map(MetricValue::Recommendation)
             }
         }
@@ -140,13 +136,7 @@ impl MetricsClient {
         selector: Option<&LabelSelector>,
     ) -> Result<MetricValue, MetricError> {
         let selector = api_selector(resource, selector)?;
-        let service = "the resource metrics API";
-        let call = ServiceCall { service, kind: service, namespace };
-        let timeout = self.timeouts.metrics_api;
-        let (client, selector) = (&self.client, selector.as_str());
-        let request =
-            fetch_resource_metric(client, namespace, resource, container, selector, timeout);
-        self.circuit_breaker.call(call, timeout, request).await
+        self.apis.usage(namespace, resource, container, selector.as_str()).await
     }
 }
 

@@ -7,7 +7,7 @@ pub mod external_metrics;
 pub mod external_recommender;
 pub(crate) mod firing_alerts;
 mod http_clients;
-pub(crate) mod metric_values;
+pub(crate) mod metrics_api_client;
 pub(crate) mod metrics_client;
 pub(crate) mod pod_samples;
 pub mod promql;

@@ -99,6 +99,9 @@ pub struct Terminated {
     pub finished_at: Option<Time>,
 }
 
+/// Conditions that a kubelet sets for a resize: pending, and in progress.
+pub const RESIZE_CONDITIONS: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {

@@ -64,7 +64,12 @@ impl WatchFactory {
         WatchSource { api, shared_watch }
     }
 
-    fn api<O>(&self, namespace: Option<&str>) -> Api<O>
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The API of one namespace, or of the cluster.
+    pub(crate) fn api<O>(&self, namespace: Option<&str>) -> Api<O>
     where
         O: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {

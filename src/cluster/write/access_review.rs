@@ -37,6 +37,18 @@ impl AccessRule {
         Self { verb, group, resource, ..Self::default() }
     }
 
+    /// The rules for a watch of one namespace, or of all.
+    pub fn for_watch(
+        group: &'static str,
+        resource: &'static str,
+        namespace: Option<&str>,
+    ) -> [Self; 2] {
+        ["list", "watch"].map(|verb| Self {
+            namespace: namespace.map(ToOwned::to_owned),
+            ..Self::new(verb, group, resource)
+        })
+    }
+
     /// Restricts the rule to one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {

@@ -4,10 +4,11 @@
 use std::{
     fs,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::types::{Time, compat::Compat};
 
 use super::config::{AdmissionConfig, CertificateFiles, CertificateSource};
@@ -72,7 +73,7 @@ struct TrackedPair {
 
 impl Certificates {
     pub fn lock(&self) -> MutexGuard<'_, CertificateState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds a certificate as the newest. A known one becomes the newest again.

@@ -50,6 +50,10 @@ pub struct AdmissionConfig {
     pub native_sidecars: bool,
     /// How to set limits.
     pub limit_policy: LimitPolicy,
+    /// Whether requests change whose target the updater changes with them.
+    pub retarget_hpas: bool,
+    /// Namespace of the Lease of the horizontal controller.
+    pub horizontal_lease_namespace: String,
     /// Maximum CPU request of a container with startup boost; zero and `None` mean no limit.
     pub max_boost: Option<Quantity>,
     /// How long the webhook keeps serving after shutdown was requested, until clients stop sending requests.

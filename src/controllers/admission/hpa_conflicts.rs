@@ -1,10 +1,7 @@
 //! HorizontalPodAutoscalers in the namespace of a VPA: an HPA that scales the same pods by the utilization of requests
 //! conflicts with it. They are listed when a VPA is written, which is too rare to justify a watch.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec, MetricTarget};
 use kube::{
@@ -16,6 +13,7 @@ use crate::cluster::{
     server::webhook::AdmissionRequest,
     write::{AccessReview, AccessRule, check_access},
 };
+use parking_lot::Mutex;
 use plimsoll_core::{
     admission::validation::{OtherAutoscaler, UtilizationMetric, has_same_spec},
     hpa,
@@ -41,15 +39,14 @@ impl HpaLister {
     }
 
     fn cached(&self) -> Option<bool> {
-        let cached = *self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = *self.access.lock();
         cached
             .filter(|(checked_at, _)| checked_at.elapsed() < ACCESS_TTL)
             .map(|(_, is_allowed)| is_allowed)
     }
 
     fn store(&self, is_allowed: bool) {
-        *self.access.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), is_allowed));
+        *self.access.lock() = Some((Instant::now(), is_allowed));
     }
 
     /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.
@@ -97,16 +94,20 @@ impl HpaLister {
     }
 }
 
-/// The HPA as the validation of VPAs expects it.
-pub(super) fn as_other_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<OtherAutoscaler<'_>> {
+/// The HPA as the validation of VPAs expects it. `is_replaced` is whether Plimsoll replaces the HPA controller of the cluster.
+pub(super) fn as_other_autoscaler(
+    hpa: &HorizontalPodAutoscaler,
+    is_replaced: bool,
+) -> Option<OtherAutoscaler<'_>> {
     let spec = hpa.spec.as_ref()?;
+    let follower = hpa::request_follower(&hpa.metadata, spec, None);
     let metrics = spec.metrics.as_deref().unwrap_or_default();
     Some(OtherAutoscaler {
         kind: "HorizontalPodAutoscaler",
         name: hpa.metadata.name.as_deref()?,
         target_kind: &spec.scale_target_ref.kind,
         target_name: &spec.scale_target_ref.name,
-        utilization_of: if hpa::request_follower(&hpa.metadata, spec).uses_scale_point {
+        utilization_of: if follower.follows_scale_point(is_replaced) {
             Vec::new()
         } else if metrics.is_empty() {
             // The default metric.
@@ -173,7 +174,7 @@ mod tests {
                 },
             }))
             .expect("an HPA");
-            let hpa = as_other_autoscaler(&hpa).expect("an autoscaler");
+            let hpa = as_other_autoscaler(&hpa, false).expect("an autoscaler");
             let found: Vec<_> =
                 hpa.utilization_of.iter().map(|one| (one.resource, one.container)).collect();
             assert_eq!(found, Vec::from_iter(expected), "{metrics}");

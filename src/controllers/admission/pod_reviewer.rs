@@ -11,7 +11,10 @@ use super::{
     matching::VpaMatcher,
     watches::Watches,
 };
-use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
+use crate::cluster::{
+    clock::Clock,
+    server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
+};
 use plimsoll_core::{
     admission::validation::truncated,
     sizing::{AdmissionPod, NamespaceLimitRanges, SizingError},
@@ -21,6 +24,7 @@ pub(super) struct PodReviewer {
     pub config: Arc<AdmissionConfig>,
     pub watches: Arc<Watches>,
     pub vpas: VpaMatcher,
+    pub clock: Clock,
 }
 
 #[async_trait]
@@ -62,10 +66,11 @@ impl Reviewer for PodReviewer {
         pod.namespace = (&*request.namespace).into();
         let stores = &self.watches.stores;
         let namespace = &*request.namespace;
+        let retargets_at = self.config.retarget_hpas.then(|| self.clock.now());
         let inputs = SizingInputs {
             limit_ranges: NamespaceLimitRanges::merge(&stores.limit_range_items(namespace)),
             quotas: stores.quotas.in_namespace(namespace),
-            shared_requests: stores.shared_requests(namespace, &vpa),
+            shared_requests: stores.shared_requests(namespace, &vpa, retargets_at),
         };
         let operations = match decide_pod(&self.config, &pod, &vpa, &inputs) {
             Ok(operations) => operations,

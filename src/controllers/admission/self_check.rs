@@ -4,7 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -28,6 +28,7 @@ use crate::{
     controllers::runtime::role_health::HealthReporter,
     telemetry::AdmissionMetrics,
 };
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::types::compat::Compat;
 
 /// Timeout of a self-check, unless the Lease is renewed more often than that.
@@ -56,7 +57,7 @@ pub(super) struct LastCheck {
 
 impl SelfCheck {
     fn lock(&self) -> MutexGuard<'_, LastCheck> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     pub fn is_draining(&self) -> bool {

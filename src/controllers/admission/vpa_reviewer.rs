@@ -42,7 +42,10 @@ impl Reviewer for VpaReviewer {
         };
         let mut autoscalers: Vec<OtherAutoscaler<'_>> =
             others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
-        autoscalers.extend(hpas.iter().filter_map(hpa_conflicts::as_other_autoscaler));
+        let is_replaced = self.stores.followers.hpa_replacement.is_active();
+        autoscalers.extend(
+            hpas.iter().filter_map(|hpa| hpa_conflicts::as_other_autoscaler(hpa, is_replaced)),
+        );
         let result = decide_vpa(&self.config, object.as_bytes(), old, &autoscalers);
         let decision = if result.errors.is_empty() {
             AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {

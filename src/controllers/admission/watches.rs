@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, hash_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use kube::{Client, ResourceExt as _};
@@ -24,15 +24,16 @@ use crate::{
         shutdown::{ShutdownToken, Tasks},
     },
 };
+use parking_lot::Mutex;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, vpa::TargetRef},
-    coordination::SharedRequest,
+    coordination::{Retargeting, SharedRequest},
     sizing::LimitRangeItem,
-    types::{ObjectKey, compat::Compat},
+    types::{ObjectKey, Time, compat::Compat},
+    vpa_match,
 };
 
 pub(super) struct Watches {
-    client: Client,
     watch_factory: WatchFactory,
     pub stores: Arc<WatchStores>,
     pub vpas: Arc<WatchStatus>,
@@ -43,14 +44,8 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Watches that are not started yet.
-    pub fn new(
-        client: Client,
-        watch_factory: WatchFactory,
-        stores: Arc<WatchStores>,
-        compat: Compat,
-    ) -> Self {
+    pub fn new(watch_factory: WatchFactory, stores: Arc<WatchStores>, compat: Compat) -> Self {
         Self {
-            client,
             watch_factory,
             stores,
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
@@ -60,18 +55,17 @@ impl Watches {
         }
     }
 
+    pub fn client(&self) -> Client {
+        self.watch_factory.client().clone()
+    }
+
     /// The watches that must be synced before pods are reviewed.
     pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         let required = [&self.vpas, &self.limit_ranges].into_iter().chain(&self.controllers);
-        required.chain(self.stores.followers.watch_status())
+        required.chain(self.stores.followers.watch.watch_status())
     }
 
-    pub fn start(
-        self: &Arc<Self>,
-        config: &Arc<AdmissionConfig>,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
-    ) {
+    pub fn start(&self, config: &AdmissionConfig, stop: &ShutdownToken, tasks: &mut Tasks) {
         let namespace = config.scope.only.as_deref();
         let (stores, watch_factory) = (&self.stores, &self.watch_factory);
         let mut watches = WatchStarter { target: stores, watch_factory, namespace, stop, tasks };
@@ -82,26 +76,11 @@ impl Watches {
             WatchStores::apply_limit_range_change,
         );
         if config.compat == Compat::Plimsoll {
-            let (this, config, stop) = (Arc::clone(self), Arc::clone(config), stop.clone());
-            tasks.spawn(async move {
-                let namespaces = config.scope.only.as_deref();
-                let consequence = "recommendations may exceed quotas, and pods may be rejected";
-                let quotas = &this.stores.quotas;
-                quotas
-                    .run_watch(&this.client, &this.watch_factory, namespaces, consequence, stop)
-                    .await;
-            });
-        }
-        if config.compat == Compat::Plimsoll {
-            let (this, config, stop) = (Arc::clone(self), Arc::clone(config), stop.clone());
-            tasks.spawn(async move {
-                let namespaces = config.scope.only.as_deref();
-                let consequence = "new pods get recommended requests even if a HorizontalPodAutoscaler scales by their utilization";
-                let followers = &this.stores.followers;
-                followers
-                    .run_watch(&this.client, &this.watch_factory, namespaces, consequence, stop)
-                    .await;
-            });
+            let (quotas, followers) = (&stores.quotas.watch, &stores.followers.watch);
+            let consequence = "recommendations may exceed quotas, and pods may be rejected";
+            quotas.start(watch_factory, namespace, consequence, stop, tasks);
+            let consequence = "new pods get recommended requests even if a HorizontalPodAutoscaler scales by their utilization";
+            followers.start(watch_factory, namespace, consequence, stop, tasks);
         }
         let (controllers, statuses) = (&stores.controllers, &self.controllers);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
@@ -109,7 +88,7 @@ impl Watches {
 
     pub fn have_synced(&self) -> bool {
         let are_followers_known =
-            self.compat == Compat::Upstream || self.stores.followers.are_known();
+            self.compat == Compat::Upstream || self.stores.followers.watch.are_known();
         are_followers_known && self.required().all(|status| status.is_synced())
     }
 }
@@ -173,13 +152,10 @@ impl VpaStore {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl WatchStores {
     pub fn vpas(&self, key: &TargetKey) -> Vec<Arc<VerticalPodAutoscaler>> {
-        lock(&self.vpas)
+        self.vpas
+            .lock()
             .by_target
             .get(key)
             .into_iter()
@@ -188,33 +164,40 @@ impl WatchStores {
             .collect()
     }
 
-    /// The requests of the pods of a VPA that autoscalers of replicas use too.
+    /// The requests of the pods of a VPA that autoscalers of replicas use too. `retargets_at` is the current time if their
+    /// targets change together with the requests: those that the updater has changed already. It does so only for VPAs whose
+    /// running pods it changes.
     pub fn shared_requests(
         &self,
         namespace: &str,
         vpa: &VerticalPodAutoscaler,
+        retargets_at: Option<Time>,
     ) -> Vec<SharedRequest> {
+        let is_updated = vpa_match::changes_running_pods(vpa, Compat::Plimsoll);
+        let retargeting =
+            retargets_at.filter(|_| is_updated).map(|now| Retargeting { now, needs_record: true });
         let TargetRef { kind, name, .. } = &vpa.spec.target_ref;
         let template = WellKnown::from_kind(kind)
             .and_then(|kind| self.controllers.template(kind, namespace, name));
-        self.followers.shared_requests(namespace, (kind, name), template.as_ref())
+        let target = (&**kind, &**name);
+        self.followers.shared_requests(namespace, target, template.as_ref(), retargeting)
     }
 
     pub fn vpa_count(&self) -> usize {
-        lock(&self.vpas).objects.len()
+        self.vpas.lock().objects.len()
     }
 
     /// The items of all LimitRanges of a namespace, ordered by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
-        let ranges = lock(&self.limit_ranges);
+        let ranges = self.limit_ranges.lock();
         ranges.in_namespace(namespace).flatten().cloned().collect()
     }
 
     fn apply_vpa_change(&self, change: ObjectChange<VerticalPodAutoscaler>) {
-        lock(&self.vpas).apply(change);
+        self.vpas.lock().apply(change);
     }
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
-        lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
+        self.limit_ranges.lock().apply_object(change, |range| range.spec.limits);
     }
 }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, convert::Infallible, future::Future, sync::Arc, time::Dur
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::scale_target::ScaleTarget,
-    hpa::{HpaState, comparison::Shadow},
+    hpa::{HpaState, SharedMemory, comparison::Shadow},
     scaling::{Restriction, ScaleDecision},
     types::{ObjectKey, Time},
 };
@@ -26,10 +26,10 @@ use super::{
     selector_index::SelectorIndex,
     stored_status::StoredStatus,
     usage_cache::UsageCache,
-    vpas::Vpas,
 };
 use crate::{
     cluster::write::{WriteContext, WriteError},
+    controllers::runtime::target_vpas::Vpas,
     telemetry::{ExportedState, HorizontalMetrics},
 };
 
@@ -58,6 +58,8 @@ pub struct HorizontalState {
     pub(super) rules: CachedRules,
     /// Recommendations and scale events of the decisions that are exported.
     pub memory: HpaState,
+    /// What is remembered about requests that VPAs change.
+    pub shared_requests: SharedMemory,
     /// Those of the decisions that are compared, which are made as by upstream.
     pub compared_memory: HpaState,
     /// The decisions that are still to be compared.

@@ -144,3 +144,15 @@ impl HorizontalConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::api::role_health::REPLACE_MODE;
+
+    use super::*;
+
+    #[test]
+    fn updaters_recognize_the_mode_in_the_lease() {
+        assert_eq!(HorizontalMode::Replace.as_str(), REPLACE_MODE);
+    }
+}

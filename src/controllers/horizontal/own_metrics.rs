@@ -7,21 +7,21 @@ use super::config::HorizontalConfig;
 use crate::cluster::{
     metric_sources::{
         custom_metrics::{CustomMetric, CustomValue, MeasuredObject},
-        metric_values::MetricValuesClient,
+        metrics_api_client::MetricsApiClient,
     },
     target::scale::ScaleClient,
 };
 
 /// Reads the metrics of objects.
 pub(super) struct OwnMetrics {
-    values: MetricValuesClient,
+    apis: MetricsApiClient,
 }
 
 impl OwnMetrics {
     /// A client whose requests have the timeout of those to the API server.
     pub fn new(config: &HorizontalConfig, client: Client) -> Self {
-        let values = MetricValuesClient::new(client, config.request_timeout, config.workers);
-        Self { values }
+        let apis = MetricsApiClient::new(client, config.request_timeout, config.workers);
+        Self { apis }
     }
 
     /// The response to a request of an object in this namespace; `None` if the request is not one for these APIs. `kinds`
@@ -35,14 +35,14 @@ impl OwnMetrics {
         Some(match request {
             MetricRequest::External { metric, metric_selector } => {
                 let selector = metric_selector.to_string();
-                let values = self.values.external(namespace, metric, &selector);
+                let values = self.apis.external_values(namespace, metric, &selector);
                 values.await.map(Answer::External)
             }
             MetricRequest::Pods { selector, metric, metric_selector } => {
                 let (selector, series) = (selector.to_string(), metric_selector.to_string());
                 let of = MeasuredObject::Pods { selector: &selector };
                 let metric = CustomMetric { namespace, of, name: metric, selector: &series };
-                self.values.custom(&metric).await.map(pod_values)
+                self.apis.custom_values(&metric).await.map(pod_values)
             }
             MetricRequest::Object { group, kind, name, is_namespaced, metric, metric_selector } => {
                 let resource;
@@ -57,7 +57,7 @@ impl OwnMetrics {
                 };
                 let selector = metric_selector.to_string();
                 let metric = CustomMetric { namespace, of, name: metric, selector: &selector };
-                self.values.custom(&metric).await.and_then(|values| object_value(&values))
+                self.apis.custom_values(&metric).await.and_then(|values| object_value(&values))
             }
             MetricRequest::Resource { .. } | MetricRequest::Prometheus { .. } => return None,
         })

@@ -10,7 +10,8 @@ use plimsoll_core::{
     api::annotations::{HOLD_WHILE, InvalidAnnotation},
     coordination::Template,
     hpa::{
-        Config, Decision, HpaOptions, Pod, Spec, assist,
+        Config, Decision, HpaOptions, Pod, SharedMemory, Spec, assist,
+        options::UtilizationOf,
         takeover::{IneffectiveMode, ObjectMode, takeover},
         vpa_rules::{TargetVpa, VpaContext, VpaRules},
     },
@@ -34,6 +35,8 @@ pub(super) struct VpaTarget<'a> {
     pub vpas: Option<&'a [Arc<TargetVpa>]>,
     pub pods: &'a [Pod],
     pub template: &'a Template,
+    /// What is remembered about the requests of its pods.
+    pub memory: &'a SharedMemory,
 }
 
 /// The mode of an object, and the rules that apply in it.
@@ -139,6 +142,11 @@ impl OwnRules {
         self.spec.is_some()
     }
 
+    /// Whether the template of the target matters without a VPA.
+    pub fn asks_for_template(&self) -> bool {
+        self.options.utilization_of == Some(UtilizationOf::Template)
+    }
+
     /// The name of the mode, as in metrics.
     pub fn mode_name(&self) -> &'static str {
         if self.replaces { HorizontalMode::Replace.as_str() } else { self.mode.as_str() }
@@ -160,7 +168,9 @@ impl AppliedRules {
             template: target.template,
             // In assist mode the HPA controller adds replicas by the requests of the pods.
             is_only_writer: own.replaces || own.mode == ObjectMode::Drive,
-            follows_utilization: own.options.utilization_of.is_some(),
+            utilization_of: own.options.utilization_of,
+            pod_level_resources: hpa.pod_level_resources,
+            memory: target.memory,
             readiness: own.options.config(hpa).initial_readiness_delay,
             now,
         };
@@ -173,7 +183,8 @@ impl AppliedRules {
         let ineffective = self.ineffective.iter().map(|why| ("ModeWithoutEffect", why.to_string()));
         let invalid = self.invalid.iter().map(|why| ("InvalidAnnotation", why.to_string()));
         let zero = self.ignores_zero.then(|| ("InvalidAnnotation", ZERO_WITHOUT_QUERY.to_owned()));
-        let vpa = self.vpa.warnings.iter().map(|why| ("VpaSameResource", why.clone()));
+        let vpa =
+            self.vpa.warnings.iter().map(|why| (vpa_event_reason(why.code), why.message.clone()));
         let alert = self.alert_warning.iter().map(|why| ("AlertNotFound", why.clone()));
         ineffective.chain(invalid).chain(zero).chain(vpa).chain(alert).collect()
     }
@@ -181,6 +192,11 @@ impl AppliedRules {
     /// The spec that the decisions of this controller follow.
     pub fn spec<'a>(&'a self, original: &'a Spec) -> &'a Spec {
         self.vpa.spec.as_ref().or(self.own.spec.as_ref()).unwrap_or(original)
+    }
+
+    /// Remembers what a decision shows about requests that VPAs change. `tolerance` is that for scaling up.
+    pub fn remember(&self, memory: &mut SharedMemory, decision: &Decision, tolerance: f64) {
+        self.vpa.remember(memory, decision, tolerance);
     }
 
     /// The decision to apply: in assist never fewer replicas than the HPA controller wants, which would add them again.
@@ -194,6 +210,11 @@ impl AppliedRules {
         }
         own
     }
+}
+
+/// The reason of the event about a finding of [`VpaRules`].
+fn vpa_event_reason(code: &str) -> &'static str {
+    if code == "scale_point_too_low" { "ScalePointTooLow" } else { "VpaSameResource" }
 }
 
 /// Why the state of an alert may never be known.

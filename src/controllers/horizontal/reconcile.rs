@@ -8,7 +8,7 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use plimsoll_core::{
     hpa::{
         Config, Decision, Fetched, Fixes, HpaRecord, HpaState, MetricRequest, NO_OPTIONS, Observed,
-        PausedDirection, Pod, ScaleError, ScaleValues, Selector, Spec,
+        PausedDirection, Pod, ScaleError, ScaleValues, Selector, SharedMemory, Spec,
         comparison::{Comparison, ShadowRules},
         decide,
         hpa_state::Windows,
@@ -18,7 +18,7 @@ use plimsoll_core::{
         scale_decision,
         status_values::StatusValues,
     },
-    scaling::{Alert, Restriction},
+    scaling::{Alert, Restriction, ScaleDecision},
     types::{ObjectKey, Time, compat::Compat},
 };
 use tokio::time::Instant;
@@ -60,13 +60,17 @@ pub(super) async fn reconcile(
     };
     let own_rules = state.own.rules.of(&object, &spec, &controller.autoscaler.config);
     restore_memory(controller, key, state, now);
+    if own_rules.acts() {
+        let (uid, target) = owner_of(&object);
+        state.own.shared_requests.ensure_object(uid, target);
+    }
     let observed_at = Instant::now();
     let scale = read_scale(controller, key, state).await;
     let pods = match &scale {
         Ok(scale) => read_pods(controller, key, state, scale).await,
         Err(_) => Vec::new(),
     };
-    let rules = with_vpas(own_rules, controller, key, &object, &pods, now);
+    let rules = with_vpas(own_rules, controller, state, &pods, now);
     report_warnings(controller, state, &rules);
     let others = others(controller, key, scale.as_ref().ok(), &pods);
     let reconcile = Reconcile {
@@ -89,8 +93,9 @@ pub(super) async fn reconcile(
     if !reconcile.prepare_usage(state).await {
         return ("waiting", Requeue::Periodic);
     }
-    let resolved = reconcile.observe_changes(state);
+    let mut resolved = reconcile.observe_changes(state);
     let (decision, mut exported) = reconcile.decide(state).await;
+    resolved.shared_requests = state.own.shared_requests.to_store(now);
     let windows = reconcile.windows(rules.spec(&spec));
     state.last_reconcile = Some(controller.clock.now());
     let outcome = if decision.desired.is_none() { "held" } else { "decided" };
@@ -119,23 +124,28 @@ pub(super) async fn reconcile(
     (outcome, rules.options.sync_period.map_or(Requeue::Periodic, Requeue::After))
 }
 
-/// Takes the VPAs of the target into account.
+/// Takes the VPAs and the template of the target into account.
 fn with_vpas(
     rules: Arc<OwnRules>,
     controller: &HorizontalController,
-    key: &ObjectKey,
-    object: &RecordedHpa,
+    state: &ObjectState,
     pods: &[Pod],
     now: Time,
 ) -> AppliedRules {
     let (autoscaler, workloads) = (&controller.autoscaler, &controller.workloads);
-    if !rules.acts() || autoscaler.config.compat == Compat::Upstream {
+    let ignores_vpas = autoscaler.config.compat == Compat::Upstream;
+    if !rules.acts() || (ignores_vpas && !rules.asks_for_template()) {
         return AppliedRules::without_vpas(rules);
     }
-    let target = HorizontalAutoscaler::target(object);
+    let (key, target) = (state.key(), HorizontalAutoscaler::target(&state.object));
     let template = workloads.scopes.template(&workloads.target(&key.namespace, &target));
-    let vpas = autoscaler.vpas.of_target(&key.namespace, &target);
-    let target = VpaTarget { vpas: vpas.as_deref(), pods, template: &template };
+    let vpas = if ignores_vpas {
+        Some(Vec::new())
+    } else {
+        autoscaler.vpas.of_target(&key.namespace, &target)
+    };
+    let memory = &state.own.shared_requests;
+    let target = VpaTarget { vpas: vpas.as_deref(), pods, template: &template, memory };
     AppliedRules::with_vpas(rules, target, &autoscaler.config.hpa, now)
 }
 
@@ -156,6 +166,12 @@ fn report_warnings(
     state.own.reported_annotations = warnings;
 }
 
+/// What the memory of requests is about: the UID of the object, and kind and name of its target.
+fn owner_of(object: &RecordedHpa) -> (Option<&str>, (&str, &str)) {
+    let target = &object.spec.scale_target_ref;
+    (object.metadata.uid.as_deref(), (&target.kind, &target.name))
+}
+
 /// Continues with the memory of the process that stored the record.
 fn restore_memory(
     controller: &HorizontalController,
@@ -169,7 +185,12 @@ fn restore_memory(
     if let Some(why) = &state.object.record_error {
         tracing::warn!(%key, why, "ignoring invalid annotation {RECORD_ANNOTATION}");
     }
-    let stored = state.object.stored.record.as_ref().map(|record| record.restored_memory(now));
+    let record = state.object.stored.record.as_ref();
+    if let Some(record) = record {
+        let (uid, target) = owner_of(&state.object);
+        state.own.shared_requests = SharedMemory::restored(record, uid, target, now);
+    }
+    let stored = record.map(|record| record.restored_memory(now));
     state.own.memory = HpaState::restored(stored, controller.autoscaler.config.fixes);
 }
 
@@ -305,41 +326,44 @@ impl Reconcile<'_> {
         let fetched = fetch(controller, self.key, measured, reported_replicas, used_until).await;
         let (answers, fetch_times): (Vec<_>, Vec<_>) = fetched.into_iter().unzip();
         let compared = decide(&observed, &answers);
-        let mut decision = self.rules.combine(decide(&own, &answers), &compared);
+        let decided = decide(&own, &answers);
+        self.rules.remember(&mut state.own.shared_requests, &decided, own.tolerance().up);
+        let mut decision = self.rules.combine(decided, &compared);
         if self.is_held_by_alert(used_until).await {
             decision.hold(PausedDirection::All, Restriction::HoldWhile);
         }
         if let Some(replacement) = &autoscaler.replacement {
             replacement.count(self.key, &decision, self.began.elapsed(), &fetch_times);
         }
-        let record = scale_decision(&decision, &own, &state.own.last_decision);
-        let record = Arc::new(record);
-        let mut exported = self.exported_state(state.exported.as_deref());
-        exported.pods = pod_counts(&decision, self.pods);
-        let difference = |desired: i32| desired.saturating_sub(status.desired_replicas);
-        exported.shadow_difference =
-            decision.desired.filter(|_| !self.rules.replaces).map(difference);
-        exported.set_decision(Arc::clone(&record));
-        let windows = self.windows(self.spec);
-        let rules = ShadowRules { period, windows };
-        let results = if self.rules.replaces {
-            Vec::new()
-        } else {
-            state.own.shadow.compare(&compared, status, rules)
-        };
-        for result in results {
+        let record = Arc::new(scale_decision(&decision, &own, &state.own.last_decision));
+        let exported = self.exported_state(state, &decision, status, &record);
+        if !self.rules.replaces {
+            self.compare(state, &compared, status);
+        }
+        state.own.compared_memory = compared.memory.compact(self.windows(self.spec), now);
+        state.own.memory = decision.memory.compact(self.windows(spec), now);
+        state.own.last_decision = record;
+        (decision, exported)
+    }
+
+    /// Compares a decision as upstream makes it with the status of the HPA controller.
+    fn compare(
+        &self,
+        state: &mut ObjectState,
+        decision: &Decision,
+        status: &HorizontalPodAutoscalerStatus,
+    ) {
+        let autoscaler = &self.controller.autoscaler;
+        let (period, windows) = (autoscaler.config.period, self.windows(self.spec));
+        for result in state.own.shadow.compare(decision, status, ShadowRules { period, windows }) {
             autoscaler.metrics.count_comparison(result);
             if result == Comparison::Unexplained {
                 tracing::debug!(
-                    key = %self.key, ours = compared.desired, theirs = status.desired_replicas,
+                    key = %self.key, ours = decision.desired, theirs = status.desired_replicas,
                     "decision differs from that of the HPA controller"
                 );
             }
         }
-        state.own.compared_memory = compared.memory.compact(windows, now);
-        state.own.memory = decision.memory.compact(self.windows(spec), now);
-        state.own.last_decision = record;
-        (decision, exported)
     }
 
     /// The status that this controller has stored or is going to store, if it writes statuses.
@@ -347,18 +371,29 @@ impl Reconcile<'_> {
         self.rules.replaces.then(|| state.status().status).flatten()
     }
 
-    /// The exported state according to the spec, with the rest taken from the previous state.
-    fn exported_state(&self, before: Option<&ExportedState>) -> ExportedState {
+    /// The exported state according to the spec and the decision, with the rest taken from the previous state.
+    fn exported_state(
+        &self,
+        state: &ObjectState,
+        decision: &Decision,
+        status: &HorizontalPodAutoscalerStatus,
+        record: &Arc<ScaleDecision>,
+    ) -> ExportedState {
         let target = HorizontalAutoscaler::target(self.object);
-        ExportedState {
+        let difference = |desired: i32| desired.saturating_sub(status.desired_replicas);
+        let mut exported = ExportedState {
             target: (target.kind.clone(), target.name.clone()),
             dry_run: !self.rules.acts(),
             bounds: (self.spec.min_replicas, self.spec.max_replicas),
             update_mode: self.rules.mode_name(),
             decision: None,
             reconciled_at: self.now,
-            ..before.cloned().unwrap_or_default()
-        }
+            pods: pod_counts(decision, self.pods),
+            shadow_difference: decision.desired.filter(|_| !self.rules.replaces).map(difference),
+            ..state.exported.as_deref().cloned().unwrap_or_default()
+        };
+        exported.set_decision(Arc::clone(record));
+        exported
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use kube::Client;
+use parking_lot::Mutex;
 use plimsoll_core::{
     history::{Record, SkippedRecord},
     recommender::{
@@ -264,7 +265,7 @@ impl CheckpointSaver {
                 return false;
             }
             if !state.index.has_any_vpa(&key.vpa) {
-                let mut keys = without_vpa.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut keys = without_vpa.lock();
                 keys.insert(key.vpa.clone());
                 return false;
             }
@@ -279,7 +280,7 @@ impl CheckpointSaver {
         };
         let removed = writer.collect_garbage(&expired, &self.leadership.permit).await?;
         // The watch may lag behind and not know of new VPAs: verify with the API server that they are deleted.
-        let keys = without_vpa.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let keys = without_vpa.into_inner();
         let deleted = deleted_vpas(&self.client, self.leadership.permit.limiter(), keys).await;
         if deleted.is_empty() {
             return Ok(removed);

@@ -4,12 +4,13 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use kube::Client;
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::types::{ObjectKey, Time};
 use serde_json::json;
 
@@ -53,7 +54,7 @@ impl Explanations {
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<ObjectKey, PendingExplanation>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock()
     }
 
     /// Prepares the explanation of a status that is about to be written, unless the VPA already has it.

@@ -4,12 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use kube::ResourceExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::{
     api::vpa::VerticalPodAutoscaler,
     recommender::{
@@ -101,8 +99,7 @@ impl SharedState {
 
     /// Locks the state. Do not block or await while holding the lock.
     pub fn lock(&self) -> MutexGuard<'_, RecommenderState> {
-        // Panics abort the process, so the lock is never poisoned in practice.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Visits all VPAs in order, a page at a time. The lock is released between pages.

@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use kube::Client;
+use parking_lot::Mutex;
 use plimsoll_core::{
     api::vpa::UpdateMode,
     recommender::{
@@ -189,11 +190,11 @@ impl UsageIngest {
     async fn read(self: Arc<Self>) -> UsageRead {
         let counts = Mutex::new(SampleCounts::default());
         let mut sink = |usage: PodUsage| {
-            let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = counts.lock();
             self.add_pod_usage(&usage, &mut counts);
         };
         let result = self.fetch_usage(&mut sink).await;
-        let mut counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = counts.into_inner();
         // An incomplete response says nothing about the pods that it lacks.
         if result.as_ref().is_ok_and(UsageReport::is_complete) {
             counts.missing = Some(self.shared.state.lock().index.finish_usage_fetch());

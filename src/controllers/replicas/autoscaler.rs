@@ -2,19 +2,18 @@
 
 use std::{borrow::Cow, fmt::Debug, future::Future, sync::Arc, time::Duration};
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
 use plimsoll_core::{
     api::scale_target::ScaleTarget,
     scaling::{Event, ScaleOutcome},
     types::{ObjectKey, Time},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use tracing::Span;
 
 use super::{ObjectState, ReplicaController};
 use crate::cluster::{
     cache::replica_pod::CachedPod,
+    watch::WatchableObject,
     write::{ObjectPatchTarget, WriteContext, WriteError, status_patch},
 };
 
@@ -38,13 +37,7 @@ pub(in crate::controllers) const ERROR: &str = "error";
 /// A kind of object that sets the replicas of a workload: what the queue of objects has to know.
 pub trait AutoscalerKind: Sized + Send + Sync + 'static {
     /// The object.
-    type Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static;
+    type Object: WatchableObject + Sync;
     /// Its status.
     type Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync;
     /// What is kept from reconcile to reconcile besides what all kinds keep.
@@ -153,6 +146,11 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
 
     /// Observes what the API server has stored of a status.
     fn on_stored(&self, sent: &Self::Status, stored: Option<&Self::Status>, now: Time);
+
+    /// Waits until what this kind reads besides objects and pods is known.
+    fn wait_until_known(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 
     /// What this kind still waits for before it is ready.
     fn missing(&self) -> Option<String> {

@@ -8,11 +8,12 @@ use plimsoll_core::types::{ObjectKey, Time};
 use super::AutoscalerKind;
 
 /// A status that waits to be written.
-#[derive(Clone, Debug)]
-pub struct WaitingStatus<S> {
-    /// The stored status that it is based on. It is void if another client changes that.
-    pub base: Option<S>,
-    pub status: S,
+#[derive(Debug)]
+pub struct WaitingStatus<A: AutoscalerKind> {
+    /// The object whose stored status it is based on. It is void if another client changes that status.
+    pub base: Arc<A::Object>,
+    /// Shared with the write: thousands can wait for the rate limit.
+    pub status: Arc<A::Status>,
 }
 
 /// An object with the state that is kept from reconcile to reconcile.
@@ -23,7 +24,7 @@ pub struct ObjectState<A: AutoscalerKind> {
     /// The status that would have been written, in a dry run.
     pub dry_run_status: Option<A::Status>,
     /// The newest status, while it waits to be written.
-    pub waiting_status: Option<WaitingStatus<A::Status>>,
+    pub waiting_status: Option<WaitingStatus<A>>,
     /// When the object was last reconciled.
     pub last_reconcile: Option<Time>,
     /// When this process last wrote the status.
@@ -75,8 +76,8 @@ impl<A: AutoscalerKind> ObjectState<A> {
     fn newest_status(&self) -> Option<&A::Status> {
         let stored = self.stored_status();
         let waiting = self.waiting_status.as_ref();
-        let waiting = waiting.filter(|waiting| waiting.base.as_ref() == stored);
-        let waiting = waiting.map(|waiting| &waiting.status);
+        let waiting = waiting.filter(|waiting| A::stored_status(&waiting.base) == stored);
+        let waiting = waiting.map(|waiting| &*waiting.status);
         self.dry_run_status.as_ref().or(waiting).or(stored)
     }
 
@@ -94,7 +95,7 @@ impl<A: AutoscalerKind> ObjectState<A> {
     /// based on the stored one from now on.
     pub fn accept_stored(&mut self, stored: &Arc<A::Object>) {
         if let Some(waiting) = &mut self.waiting_status {
-            waiting.base = A::stored_status(stored).cloned();
+            waiting.base = Arc::clone(stored);
         }
         if !self.is_newer_than(stored) {
             self.object = Arc::clone(stored);
@@ -121,7 +122,7 @@ impl<A: AutoscalerKind> ObjectState<A> {
 
     /// Forgets this status if it still waits, because its write has ended.
     pub fn end_waiting(&mut self, status: &A::Status) {
-        self.waiting_status.take_if(|waiting| waiting.status == *status);
+        self.waiting_status.take_if(|waiting| *waiting.status == *status);
     }
 }
 

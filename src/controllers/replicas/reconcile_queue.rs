@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use kube::ResourceExt as _;
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::sync::watch;
 
@@ -79,7 +80,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<A>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Notifies whenever an object becomes due earlier.

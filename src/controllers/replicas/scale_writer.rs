@@ -98,7 +98,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
         let write = ScaleWrite {
             decision,
             object: Arc::clone(&state.object),
-            base: state.stored_status().cloned(),
+            base: Arc::clone(&state.object),
             status: state.status(),
             target: self.workloads.target(&key.namespace, target),
             observed,
@@ -158,10 +158,11 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
             }
         };
         if !is_upstream {
+            let pending = write.decision.status(&write.status, &ScaleOutcome::Pending, write.now);
             let pending = StatusWrite {
-                status: write.decision.status(&write.status, &ScaleOutcome::Pending, write.now),
+                status: Arc::new(pending),
                 object: Arc::clone(&write.object),
-                base: write.base.take(),
+                base: Arc::clone(&write.base),
                 change: StatusChange::Decided(Arc::clone(&write.decision), ScaleOutcome::Pending),
                 now: write.now,
                 failure_reason: STATUS_UPDATE_FAILED,

@@ -94,18 +94,18 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
             state.dry_run_status = Some(status);
             return None;
         }
-        let base = state.stored_status().cloned();
-        self.autoscaler.drop_unstored(base.as_ref(), &mut status, now);
+        self.autoscaler.drop_unstored(state.stored_status(), &mut status, now);
         let key = state.key();
-        let is_worth_it =
-            self.is_worth_writing(state, base.as_ref(), &status, may_write_values, now);
+        let is_worth_it = self.is_worth_writing(state, &status, may_write_values, now);
         // If another status is being written, this one has to follow.
         if !is_worth_it && !self.writes.is_in_flight(&key) {
             state.waiting_status = None;
             return None;
         }
-        state.waiting_status = Some(WaitingStatus { base: base.clone(), status: status.clone() });
-        let object = Arc::clone(&state.object);
+        let (object, base) = (Arc::clone(&state.object), Arc::clone(&state.object));
+        let status = Arc::new(status);
+        state.waiting_status =
+            Some(WaitingStatus { base: Arc::clone(&base), status: Arc::clone(&status) });
         Some(StatusWrite { object, base, status, change, now, failure_reason, retries: false })
     }
 
@@ -197,12 +197,11 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
     fn is_worth_writing(
         &self,
         state: &ObjectState<A>,
-        before: Option<&A::Status>,
         after: &A::Status,
         may_write_values: bool,
         now: Time,
     ) -> bool {
-        let Some(before) = before else { return true };
+        let Some(before) = state.stored_status() else { return true };
         if A::is_same_status(before, after) {
             return false;
         }

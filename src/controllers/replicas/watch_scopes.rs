@@ -1,8 +1,9 @@
 //! Watches of pods and scales, per namespace.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 use plimsoll_core::coordination::Template;
 
 use crate::cluster::{
@@ -68,7 +69,7 @@ impl<P: CachedPod> WatchScopes<P> {
         map: impl FnMut(&P) -> R,
     ) -> Vec<R> {
         let Some(scope) = self.scope_of(namespace) else { return Vec::new() };
-        let store = scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = scope.pod_store.lock();
         store.pods.find(namespace, selector, map)
     }
 
@@ -102,9 +103,7 @@ impl<P: CachedPod> WatchScopes<P> {
 
     /// Number of cached pods.
     pub fn pod_count(&self) -> usize {
-        let count = |scope: &Arc<WatchScope<P>>| {
-            scope.pod_store.lock().unwrap_or_else(PoisonError::into_inner).pods.len()
-        };
+        let count = |scope: &Arc<WatchScope<P>>| scope.pod_store.lock().pods.len();
         self.0.iter().map(count).sum()
     }
 }
@@ -112,7 +111,7 @@ impl<P: CachedPod> WatchScopes<P> {
 impl<P: CachedPod> WatchScope<P> {
     /// Applies a change of a pod.
     pub fn apply_pod_change(&self, change: ObjectChange<P::Object>) {
-        let mut store = self.pod_store.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.pod_store.lock();
         let PodStore { pods, shared } = &mut *store;
         pods.apply(change.map(|pod| {
             let namespace = pod.namespace().unwrap_or_default();

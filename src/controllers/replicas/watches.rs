@@ -1,16 +1,14 @@
 //! The watches of a controller of replicas: its objects and pods.
 
-use std::{fmt::Debug, sync::Arc};
+use std::sync::Arc;
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::ResourceExt as _;
 
 use super::{ReconcileQueue, ReplicaAutoscaler, WatchScope, Workloads};
 use crate::{
     cluster::{
         clock::Clock,
-        watch::{ObjectChange, WatchOptions, status::WatchStatus, watch},
+        watch::{ObjectChange, WatchOptions, WatchableObject, status::WatchStatus, watch},
     },
     controllers::runtime::shutdown::{ShutdownToken, Tasks},
 };
@@ -78,21 +76,14 @@ impl<A: ReplicaAutoscaler> Watches<A> {
         self.queue.apply(index, change, self.clock.now());
     }
 
-    fn start_watch<K>(
+    fn start_watch<K: WatchableObject>(
         &self,
         scope: &WatchScope<A::Pod>,
         status: &Arc<WatchStatus>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
         apply: impl FnMut(ObjectChange<K>) + Send + 'static,
-    ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-    {
+    ) {
         let (status, stopped) = (Arc::clone(status), stop.cancelled());
         let objects = self.workloads.watch_factory.objects::<K>(scope.namespace.as_deref());
         tasks.spawn(async move {

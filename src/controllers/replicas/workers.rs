@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::{
     NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, Requeue, autoscaler,
-    current_term::CurrentTerm, next_reconcile,
+    current_term::CurrentTerm, next_reconcile, workloads::INITIAL_LIST_TIMEOUT,
 };
 use crate::controllers::runtime::shutdown::ShutdownToken;
 use plimsoll_core::types::compat::Compat;
@@ -69,6 +69,9 @@ impl<A: ReplicaAutoscaler> Workers<A> {
             () = async {
                 self.controller.watches.wait_for_sync().await;
                 self.controller.workloads.wait_for_initial_lists().await;
+                // After a timeout, replicas are only added.
+                let known = self.controller.autoscaler.wait_until_known();
+                let _ = tokio::time::timeout(INITIAL_LIST_TIMEOUT, known).await;
             } => {}
         }
         let mut parked = ParkedReconciles::new();

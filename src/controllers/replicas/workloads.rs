@@ -3,11 +3,9 @@
 //! A watched scale is never written back: before replicas are changed, the scale is fetched, and the decision is made
 //! again if it differs.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::NamespaceResourceScope;
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
+use kube::Client;
 
 use super::{WatchScope, WatchScopes};
 use crate::cluster::{
@@ -18,7 +16,7 @@ use crate::cluster::{
         replica_pod::CachedPod,
     },
     target::scale::{ObjectReference, ScaleClient, ScaleReadError, ScaleState, ScaleSubresource},
-    watch::{WatchFactory, WatchOptions, watch},
+    watch::{WatchFactory, WatchOptions, WatchableObject, watch},
     write::{AccessReview, AccessRule, WriteContext, WriteError, check_access},
 };
 use crate::controllers::runtime::shutdown::{ShutdownToken, Tasks};
@@ -27,7 +25,7 @@ use plimsoll_core::{api::scale_target::ScaleTarget, types::compat::Compat};
 /// Maximum number of attempts to write replicas, after conflicts.
 const MAX_CONFLICT_RETRIES: usize = 5;
 /// How long to wait for initial lists of scales; none of them is required.
-const INITIAL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const INITIAL_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of permission checks for watches that are not allowed.
 const ACCESS_RECHECK_INTERVAL: Duration = Duration::from_mins(5);
 
@@ -200,20 +198,12 @@ impl<P: CachedPod> Workloads<P> {
         }
     }
 
-    fn start_kind_watch<K>(
+    fn start_kind_watch<K: Controller + WatchableObject>(
         self: &Arc<Self>,
         scope: &Arc<WatchScope<P>>,
         stop: &ShutdownToken,
         tasks: &mut Tasks,
-    ) where
-        K: Controller
-            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-    {
+    ) {
         let (role, scope, stop) = (Arc::clone(self), Arc::clone(scope), stop.clone());
         tasks.spawn(async move {
             let status = tokio::select! {
@@ -239,10 +229,7 @@ impl<P: CachedPod> Workloads<P> {
         group: &'static str,
         namespace: Option<&str>,
     ) {
-        let rules = ["list", "watch"].map(|verb| {
-            let rule = AccessRule::new(verb, group, resource);
-            namespace.map_or(rule.clone(), |namespace| rule.in_namespace(namespace))
-        });
+        let rules = AccessRule::for_watch(group, resource, namespace);
         let mut is_logged = false;
         loop {
             let reviews = check_access(&self.client, &rules).await;

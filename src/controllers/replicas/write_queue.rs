@@ -10,11 +10,12 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::Future,
     ops::Bound,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::{NotLeader, WritePermit as _};
 use tokio::{
@@ -192,7 +193,7 @@ impl<W> Default for WriteQueue<W> {
 
 impl<W: QueuedWrite> WriteQueue<W> {
     fn lock(&self) -> MutexGuard<'_, Inner<W>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Queues a write. It takes the place of one that waits for the same part of the object; a scale also replaces a

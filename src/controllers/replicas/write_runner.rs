@@ -11,9 +11,6 @@ use crate::{
 };
 use plimsoll_core::types::Time;
 
-/// Concurrent writes for each worker.
-const WRITES_PER_WORKER: usize = 4;
-
 /// Makes the queued writes of a controller.
 pub(super) struct WriteRunner<A: ReplicaAutoscaler> {
     controller: Arc<ReplicaController<A>>,
@@ -31,7 +28,8 @@ impl<A: ReplicaAutoscaler> WriteRunner<A> {
     pub async fn run(self: Arc<Self>, stop: ShutdownToken) {
         let (settings, status) = (&self.controller.settings, &self.controller.status);
         let run = |_, write, permit| Arc::clone(&self).run_write(write, permit);
-        let concurrency = settings.workers.max(1) * WRITES_PER_WORKER;
+        // Each write in flight has a connection of its own, which stays open.
+        let concurrency = settings.workers.max(1);
         status.writes.run(&status.permit, concurrency, run, stop.cancelled()).await;
     }
 

@@ -44,9 +44,9 @@ impl<A: ReplicaAutoscaler> StatusChange<A> {
 pub(in crate::controllers) struct StatusWrite<A: ReplicaAutoscaler> {
     /// The version of the object to change.
     pub object: Arc<A::Object>,
-    /// The stored status that `status` is based on. If another one is stored, `change` is applied to that.
-    pub base: Option<A::Status>,
-    pub status: A::Status,
+    /// The object whose stored status `status` is based on. If another status is stored, `change` is applied to that.
+    pub base: Arc<A::Object>,
+    pub status: Arc<A::Status>,
     pub change: StatusChange<A>,
     pub now: Time,
     /// The reason of the event if it fails.
@@ -59,8 +59,8 @@ impl<A: ReplicaAutoscaler> StatusWrite<A> {
     /// The status to write now.
     pub fn current_status(&self, autoscaler: &A) -> A::Status {
         let stored = A::stored_status(&self.object);
-        if stored == self.base.as_ref() {
-            return self.status.clone();
+        if stored == A::stored_status(&self.base) {
+            return A::Status::clone(&self.status);
         }
         self.change.apply(autoscaler, &stored.cloned().unwrap_or_default(), self.now)
     }
@@ -71,8 +71,8 @@ impl<A: ReplicaAutoscaler> StatusWrite<A> {
 pub(in crate::controllers) struct ScaleWrite<A: ReplicaAutoscaler> {
     pub decision: Arc<A::Decision>,
     pub object: Arc<A::Object>,
-    /// The stored status that `status` is based on.
-    pub base: Option<A::Status>,
+    /// The object whose stored status `status` is based on.
+    pub base: Arc<A::Object>,
     /// The newest status before the decision.
     pub status: A::Status,
     pub target: ObjectReference,
@@ -140,7 +140,7 @@ impl<A: ReplicaAutoscaler> Write<A> {
         }
         *object = Arc::clone(stored);
         if let Some(base) = base {
-            *base = A::stored_status(stored).cloned();
+            *base = Arc::clone(stored);
         }
     }
 }

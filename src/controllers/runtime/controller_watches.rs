@@ -1,10 +1,6 @@
 //! Watches of the seven built-in controller kinds, which all controllers use to resolve targets.
 
-use std::{fmt::Debug, sync::Arc};
-
-use k8s_openapi::NamespaceResourceScope;
-use kube::Resource;
-use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 use super::shutdown::{ShutdownToken, Tasks};
 use crate::cluster::{
@@ -12,7 +8,9 @@ use crate::cluster::{
         ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob, SlimReplicaSet,
         SlimReplicationController, SlimStatefulSet,
     },
-    watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
+    watch::{
+        ObjectChange, WatchFactory, WatchOptions, WatchableObject, status::WatchStatus, watch,
+    },
 };
 
 const KINDS: [&str; 7] = [
@@ -40,19 +38,12 @@ pub(crate) struct WatchStarter<'a, T> {
 }
 
 impl<T: Send + Sync + 'static> WatchStarter<'_, T> {
-    pub fn start<K>(
+    pub fn start<K: WatchableObject>(
         &mut self,
         status: &Arc<WatchStatus>,
         options: WatchOptions,
         apply: fn(&T, ObjectChange<K>),
-    ) where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-    {
+    ) {
         let objects = self.watch_factory.objects::<K>(self.namespace);
         let (target, status) = (Arc::clone(self.target), Arc::clone(status));
         let stopped = self.stop.cancelled();

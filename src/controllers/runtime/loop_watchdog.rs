@@ -1,9 +1,8 @@
 //! Watchdog of a controller's loop, for its liveness probe.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::cluster::server::Stalled;
 
@@ -13,12 +12,12 @@ pub(crate) struct LoopWatchdog(Mutex<Option<Instant>>);
 
 impl LoopWatchdog {
     pub fn tick(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.0.lock() = Some(Instant::now());
     }
 
     /// Fails if the last iteration is older than `limit`. `what` names the loop in the error.
     pub fn check(&self, limit: Duration, what: &str) -> Result<(), Stalled> {
-        let last_tick = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_tick = *self.0.lock();
         match last_tick.map(|last_tick| last_tick.elapsed()) {
             Some(last_activity) if last_activity > limit => {
                 Err(Stalled { what: what.to_owned(), last_activity })

@@ -9,14 +9,17 @@ pub mod config;
 pub(crate) mod context;
 pub mod controller;
 pub(crate) mod controller_watches;
+pub(crate) mod hpa_replacement;
 pub(crate) mod liveness_thread;
 pub(crate) mod loop_watchdog;
+pub(crate) mod optional_watch;
 pub mod prometheus;
 pub mod prometheus_queries;
 pub(crate) mod quotas;
 pub(crate) mod request_followers;
 pub(crate) mod role_health;
 pub(crate) mod shutdown;
+pub(crate) mod target_vpas;
 pub(crate) mod traffic_metrics;
 
 pub use liveness_thread::Clients;

@@ -1,7 +1,8 @@
 //! The health of a controller, published as an annotation when its Lease is renewed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use plimsoll_core::{
     api::role_health::{ANNOTATION, RoleHealth},
     types::compat::Compat,
@@ -19,7 +20,7 @@ impl HealthReporter {
 
     /// Locks the health for reading or updating.
     pub fn lock(&self) -> MutexGuard<'_, RoleHealth> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// The annotation with the health. Upstream's Leases have none.

@@ -23,6 +23,8 @@ pub struct UpdaterConfig {
     pub native_sidecars: bool,
     /// How limits follow requests.
     pub limit_policy: LimitPolicy,
+    /// Whether targets of HorizontalPodAutoscalers change together with requests.
+    pub retarget_hpas: bool,
     /// Rate limit of evictions.
     pub eviction_rate: RateLimit,
     /// Rate limit of in-place resizes.
@@ -33,6 +35,8 @@ pub struct UpdaterConfig {
     pub admission_check: Option<AdmissionCheck>,
     /// Namespace of the heartbeat Leases of recommenders.
     pub heartbeat_namespace: String,
+    /// Namespace of the Lease of the horizontal controller.
+    pub horizontal_lease_namespace: String,
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
     /// The namespaces to watch.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Shared, matching::Workload};
 use crate::cluster::cache::{controllers::WellKnown, updater_pod::UpdaterPod};
 use plimsoll_core::{
-    coordination::SharedRequest,
+    coordination::{Retargeting, SharedRequest},
     sizing::{
         LimitPolicy, LimitRangeItem, NamespaceLimitRanges, SizingRules, VpaOptions, quota::Quota,
     },
@@ -90,7 +90,10 @@ impl<'a> DecisionInputs<'a> {
         let (kind, name) = (&*workload.target.0, &*workload.target.1);
         let template = WellKnown::from_kind(kind)
             .and_then(|kind| stores.controllers.template(kind, namespace, name));
-        let shared = stores.followers.shared_requests(namespace, (kind, name), template.as_ref());
+        let retargeting = shared.permissions.allowed_writes().targets;
+        let retargeting = retargeting.then_some(Retargeting { now, needs_record: false });
+        let (target, template) = ((kind, name), template.as_ref());
+        let shared = stores.followers.shared_requests(namespace, target, template, retargeting);
         Self::new(workload, flags, &ranges, stores.quotas.in_namespace(namespace), shared, now)
     }
 

@@ -17,15 +17,18 @@ use crate::{
         cache::updater_pod::UpdaterPod,
         write::{
             ContainerResize, Permit, PodRef, RateLimiter, WriteContext, WriteError, WriteStats,
-            annotate_pod, evict, resize, workload_state::UPDATER_FIELD_MANAGER,
+            annotate_pod, evict, patch_hpa_target, read_hpa, resize,
+            workload_state::UPDATER_FIELD_MANAGER,
         },
     },
     controllers::runtime::shutdown::ShutdownToken,
 };
 use plimsoll_core::{
     api::{ResourceList, vpa::UpdateMode},
+    coordination::TargetChange,
+    hpa::retarget::target_change_patch,
     sizing::{ContainerRef, SizedContainer, boost, pod_annotations},
-    types::{ObjectKey, compat::Compat},
+    types::{ObjectKey, Time, compat::Compat},
     updater::{Action, PersistedState, StepResult, UpdateStep},
 };
 
@@ -67,11 +70,12 @@ pub(super) struct StepExecutor {
 }
 
 impl StepExecutor {
+    /// Executes a step after the targets of autoscalers that it requires are written.
     pub async fn execute_step(
         &self,
         state: &mut UpdaterState,
         workload: &Workload,
-        step: &UpdateStep,
+        (step, targets): (&UpdateStep, &[TargetChange]),
         persisted: &PersistedState,
         deadline: PassDeadline<'_>,
     ) -> (StepResult, PassControl) {
@@ -100,6 +104,10 @@ impl StepExecutor {
             }
             return (StepResult::PersistFailed, PassControl::EndPass);
         }
+        if !self.write_targets(workload, targets).await {
+            count("not_booked");
+            return (StepResult::PersistFailed, self.control_after_failure());
+        }
         if step.needs_persisting
             && let Err(why) = self.store.persist_intent(state, workload, persisted).await
         {
@@ -110,11 +118,7 @@ impl StepExecutor {
                 "failed to persist the intent of a change; skipping the change"
             );
             count("not_booked");
-            let lost_leadership = !self.store.writer.permit.fence().is_granted();
-            return (
-                StepResult::PersistFailed,
-                if lost_leadership { PassControl::EndPass } else { PassControl::NextVpa },
-            );
+            return (StepResult::PersistFailed, self.control_after_failure());
         }
         let outcome = match self.store.writer.execute(workload, pod, &step.action).await {
             // Upstream treats every request without a success response as failed.
@@ -154,6 +158,39 @@ impl StepExecutor {
             self.events.emit_action_events(workload, pod, &step.action);
         }
         (outcome, PassControl::Continue)
+    }
+
+    fn control_after_failure(&self) -> PassControl {
+        let is_leader = self.store.writer.permit.fence().is_granted();
+        if is_leader { PassControl::NextVpa } else { PassControl::EndPass }
+    }
+
+    /// Writes targets of autoscalers, unless they have them already. Returns `false` if that failed; the next pass tries again.
+    pub async fn write_targets(&self, workload: &Workload, targets: &[TargetChange]) -> bool {
+        if self.shared.config.dry_run.is_some() {
+            return true;
+        }
+        for change in targets {
+            let written =
+                self.store.writer.write_target(workload, change, self.shared.clock.now()).await;
+            let (namespace, vpa) = (&*workload.key.namespace, &*workload.key.name);
+            let (hpa, percent, resource) = (&*change.hpa, change.percent, change.target.resource);
+            match written {
+                Ok(false) => {}
+                Ok(true) => tracing::info!(
+                    namespace, vpa, hpa, %resource, percent,
+                    "changed averageUtilization of the HorizontalPodAutoscaler together with the requests"
+                ),
+                Err(why) => {
+                    tracing::warn!(
+                        namespace, vpa, hpa, %resource, percent, %why,
+                        "failed to change averageUtilization of the HorizontalPodAutoscaler; requests are not changed"
+                    );
+                    return false;
+                }
+            }
+        }
+        true
     }
 
     fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, is_dry_run: bool) {
@@ -234,6 +271,21 @@ impl ActionWriter {
             stats: &self.stats,
             field_manager: UPDATER_FIELD_MANAGER,
         }
+    }
+
+    /// Writes a target, with its record. Returns `false` if the object has it already.
+    async fn write_target(
+        &self,
+        workload: &Workload,
+        change: &TargetChange,
+        now: Time,
+    ) -> Result<bool, String> {
+        let place = (&*workload.key.namespace, &*change.hpa);
+        let read = read_hpa(self.context(), place).await.map_err(|error| error.to_string())?;
+        let patch = target_change_patch(&read, change, now).map_err(|error| error.to_string())?;
+        let Some(patch) = patch else { return Ok(false) };
+        let written = patch_hpa_target(self.context(), place, patch).await;
+        written.map(|()| true).map_err(|error| error.to_string())
     }
 
     async fn evict(&self, pod: &UpdaterPod) -> StepResult {

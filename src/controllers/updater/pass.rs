@@ -335,15 +335,20 @@ impl WorkloadUpdater {
                 }
                 NextStep::End => break,
             };
+            let targets = pass.targets_before(&step);
+            let step = (&step, &targets[..]);
             let (outcome, next) = self
                 .executor
-                .execute_step(state, workload, &step, pass.state(), pass_settings.deadline)
+                .execute_step(state, workload, step, pass.state(), pass_settings.deadline)
                 .await;
             pass.record_result(outcome);
             if next != PassControl::Continue {
                 control = next;
                 break;
             }
+        }
+        if control == PassControl::Continue && !pass_settings.deadline.has_passed() {
+            self.executor.write_targets(workload, &pass.outdated_targets()).await;
         }
         let decision = pass.finish();
         self.executor.store.persist_decision(state, workload, &decision).await;

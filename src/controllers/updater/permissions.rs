@@ -30,6 +30,8 @@ pub(super) struct AllowedWrites {
     pub conditions: bool,
     pub events: bool,
     pub scale: bool,
+    /// Targets of HorizontalPodAutoscalers.
+    pub targets: bool,
 }
 
 /// Whether and what this process may write, with the cached results of access reviews and of API discovery.
@@ -58,7 +60,13 @@ impl Permissions {
         match self.config.dry_run {
             // A dry run reports what it would do with all permissions.
             Some(dry) => {
-                AllowedWrites { events: dry.events, scale: true, ..AllowedWrites::default() }
+                let targets = self.config.retarget_hpas;
+                AllowedWrites {
+                    events: dry.events,
+                    scale: true,
+                    targets,
+                    ..AllowedWrites::default()
+                }
             }
             None => self.allowed_writes.get().copied().unwrap_or_default(),
         }
@@ -68,7 +76,7 @@ impl Permissions {
     pub async fn discover(&self) {
         let group = "autoscaling.k8s.io";
         let lease = &self.config.election;
-        let rules = [
+        let mut rules = vec![
             AccessRule::new("patch", group, "verticalpodautoscalers"),
             AccessRule::new("update", "coordination.k8s.io", "leases")
                 .in_namespace(&lease.namespace)
@@ -77,6 +85,10 @@ impl Permissions {
             AccessRule::new("create", "", "events"),
             AccessRule::new("patch", "apps", "deployments/scale"),
         ];
+        if self.config.retarget_hpas {
+            let hpas = |verb| AccessRule::new(verb, "autoscaling", "horizontalpodautoscalers");
+            rules.extend([hpas("get"), hpas("patch")]);
+        }
         let reviews = loop {
             let reviews = check_access(&self.client, &rules).await;
             if reviews.iter().all(|review| !matches!(review, AccessReview::Unknown(_))) {
@@ -96,6 +108,13 @@ impl Permissions {
                 "RBAC rule is missing; workloads with a single replica are updated without a surge"
             );
         }
+        let missing = [5, 6].into_iter().find(|index| !allowed(*index));
+        if let Some(index) = missing.filter(|_| self.config.retarget_hpas) {
+            tracing::warn!(
+                rule = %rules[index],
+                "RBAC rule is missing; requests that a HorizontalPodAutoscaler scales by are not changed"
+            );
+        }
         for (index, consequence) in [
             (0, "the state of workloads is lost when this process restarts"),
             (1, "the disruption ledger is lost when this process restarts"),
@@ -111,6 +130,7 @@ impl Permissions {
             conditions: extras && allowed(2),
             events: allowed(3),
             scale: surges && allowed(4),
+            targets: extras && self.config.retarget_hpas && missing.is_none(),
         };
         // Set only once, so it cannot fail.
         let _ = self.allowed_writes.set(allowed_writes);

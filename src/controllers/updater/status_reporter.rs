@@ -33,8 +33,16 @@ use plimsoll_core::{
 /// The condition type that reports why pods that need an update are not updated.
 pub const CONDITION: &str = "UpdatesHeldBack";
 
-/// Reasons that occur with every rollout and need no attention.
-const ROUTINE_REASONS: [&str; 4] = ["canary", "cool_down", "outside_window", "surging"];
+/// Reasons that occur with every rollout, or whenever replicas change, and need no attention.
+const ROUTINE_REASONS: [&str; 7] = [
+    "canary",
+    "cool_down",
+    "outside_window",
+    "surging",
+    "changed_recently",
+    "replicas_changed",
+    "replicas_will_change",
+];
 
 /// Why updates of one VPA are held back.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -118,8 +118,9 @@ impl BoostRemover {
             }
             let (mut state, persisted) = (UpdaterState::default(), PersistedState::default());
             let executor = &self.executor;
-            let (outcome, _) =
-                executor.execute_step(&mut state, workload, &step, &persisted, deadline).await;
+            let (outcome, _) = executor
+                .execute_step(&mut state, workload, (&step, &[]), &persisted, deadline)
+                .await;
             if outcome != StepResult::Done {
                 wait = wait.min(RETRY_DELAY);
             }

@@ -5,7 +5,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kube::Client;
 use tokio::sync::Notify;
 
 use crate::{
@@ -38,7 +37,6 @@ const RUNNING_PODS_FIELD_SELECTOR: &str =
 pub(super) struct Watches {
     pub stores: Arc<WatchStores>,
     compat: Compat,
-    client: Client,
     factory: WatchFactory,
     vpas: Arc<WatchStatus>,
     pods: Arc<WatchStatus>,
@@ -48,16 +46,10 @@ pub(super) struct Watches {
 
 impl Watches {
     /// Creates watch states; no watch is started yet.
-    pub fn new(
-        scope: NamespaceScope,
-        compat: Compat,
-        client: Client,
-        factory: WatchFactory,
-    ) -> Self {
+    pub fn new(scope: NamespaceScope, compat: Compat, factory: WatchFactory) -> Self {
         Self {
             stores: Arc::new(WatchStores { scope, ..WatchStores::default() }),
             compat,
-            client,
             factory,
             vpas: Arc::new(WatchStatus::new("verticalpodautoscalers")),
             pods: Arc::new(WatchStatus::new("pods")),
@@ -69,7 +61,7 @@ impl Watches {
     /// All watches; the updater is ready only when all are synced.
     pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
         let required = [&self.vpas, &self.pods, &self.limit_ranges];
-        let followers = self.stores.followers.watch_status();
+        let followers = self.stores.followers.watch.watch_status();
         required.into_iter().chain(&self.controller_statuses).chain(followers)
     }
 
@@ -80,7 +72,7 @@ impl Watches {
                 status.wait_until_synced().await;
             }
             if self.compat == Compat::Plimsoll {
-                self.stores.followers.wait_until_known().await;
+                self.stores.followers.watch.wait_until_known().await;
             }
         };
         tokio::select! {
@@ -103,22 +95,11 @@ impl Watches {
         let apply_limit_range_change = WatchStores::apply_limit_range_change;
         watches.start(&self.limit_ranges, WatchOptions::default(), apply_limit_range_change);
         if self.compat == Compat::Plimsoll {
-            let (client, factory) = (self.client.clone(), self.factory.clone());
-            let (stores, stop) = (Arc::clone(&self.stores), stop.clone());
-            tasks.spawn(async move {
-                let only = stores.scope.only.as_deref();
-                let consequence = "pods may be evicted although the quota of their namespace does not allow the new size";
-                stores.quotas.run_watch(&client, &factory, only, consequence, stop).await;
-            });
-        }
-        if self.compat == Compat::Plimsoll {
-            let (client, factory) = (self.client.clone(), self.factory.clone());
-            let (stores, stop) = (Arc::clone(&self.stores), stop.clone());
-            tasks.spawn(async move {
-                let only = stores.scope.only.as_deref();
-                let consequence = "requests are changed even if a HorizontalPodAutoscaler scales by their utilization";
-                stores.followers.run_watch(&client, &factory, only, consequence, stop).await;
-            });
+            let (quotas, followers) = (&target.quotas.watch, &target.followers.watch);
+            let consequence = "pods may be evicted although the quota of their namespace does not allow the new size";
+            quotas.start(watch_factory, namespace, consequence, stop, tasks);
+            let consequence = "requests are changed even if a HorizontalPodAutoscaler scales by their utilization";
+            followers.start(watch_factory, namespace, consequence, stop, tasks);
         }
         let (controllers, statuses) = (&self.stores.controllers, &self.controller_statuses);
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
@@ -126,7 +107,7 @@ impl Watches {
 
     /// Exports the metrics of the watches.
     pub fn export_metrics(&self, traffic: &ApiTrafficMetrics) {
-        export_watch_metrics(traffic, self.all().chain(self.stores.quotas.watch_status()));
+        export_watch_metrics(traffic, self.all().chain(self.stores.quotas.watch.watch_status()));
         let (vpas, pods) = self.stores.counts();
         traffic.set_watch_objects(self.vpas.name(), vpas);
         traffic.set_watch_objects(self.pods.name(), pods);

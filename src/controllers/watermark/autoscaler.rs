@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     cluster::{cache::replica_pod::ReplicaPod, metric_sources::metrics_client::MetricsClient},
+    controllers::runtime::target_vpas::Vpas,
     telemetry::{ExportedState, WatermarkMetrics, watermark::watermark_state},
 };
 
@@ -43,6 +44,8 @@ pub struct WatermarkAutoscaler {
     pub(super) metrics_client: MetricsClient,
     pub(super) metrics: WatermarkMetrics,
     pub(super) decision_field: DecisionField,
+    /// With `--compat=upstream` there are none: replicas are removed while pods are updated.
+    pub(super) vpas: Option<Vpas>,
 }
 
 /// An object with the state that is kept from reconcile to reconcile.
@@ -212,6 +215,12 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         if sent.decision.is_some() {
             let is_stored = stored.is_some_and(|stored| stored.decision.is_some());
             self.decision_field.record(is_stored, now);
+        }
+    }
+
+    async fn wait_until_known(&self) {
+        if let Some(vpas) = &self.vpas {
+            vpas.wait_until_known().await;
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use super::WatermarkController;
 use crate::{
@@ -29,12 +30,12 @@ impl RecommenderCallMetrics {
 impl RecommenderCallObserver for RecommenderCallMetrics {
     fn on_start(&self, client: &str) {
         let call = self.metrics.calls.begin(client);
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         calls.entry(client.to_owned()).or_default().push(call);
     }
 
     fn on_end(&self, client: &str, method: &'static str, result: Result<u16, ()>, took: Duration) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let Some(client_calls) = calls.get_mut(client) else { return };
         let call = client_calls.pop();
         if client_calls.is_empty() {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::wpa::WatermarkPodAutoscalerSpec,
+    coordination::RemovalHold,
     scaling::{Pod, STATUS_UPDATE_FAILED, Scale},
     types::{ObjectKey, Time, compat::Compat},
     watermark::{
@@ -13,6 +14,7 @@ use plimsoll_core::{
         pending_scale::resolve_pending_scale,
         spec::{has_defaults, target_name, with_defaults},
         validation::{SpecError, validate},
+        vpa_wave,
     },
 };
 use serde_json::json;
@@ -193,6 +195,7 @@ impl Reconcile<'_> {
             },
             metrics: &metrics,
             blocked_reason: blocked,
+            removal_hold: self.removal_hold(&pods, rules.readiness_delay, now),
             status: &resolved_status,
             previous: &previous,
             now,
@@ -252,6 +255,20 @@ impl Reconcile<'_> {
         });
         let pods = pods.await.into_iter();
         pods.map(|(pod, owned_by_target)| Pod { owned_by_target, ..pod }).collect()
+    }
+
+    /// Why no replica may be removed, because the updater changes pods of the target.
+    fn removal_hold(
+        &self,
+        pods: &[Pod],
+        readiness_delay: Duration,
+        now: Time,
+    ) -> Option<RemovalHold> {
+        let vpas = self.controller.autoscaler.vpas.as_ref()?;
+        let vpas = vpas.of_target(&self.key.namespace, &self.spec.scale_target_ref);
+        let updates: Option<Vec<_>> =
+            vpas.map(|vpas| vpas.iter().filter_map(|vpa| vpa.updates).collect());
+        vpa_wave::removal_hold(updates.as_deref(), pods, readiness_delay, now)
     }
 
     async fn report_invalid(&mut self, invalid: &SpecError) -> ReconcileResult {

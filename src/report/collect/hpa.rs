@@ -14,9 +14,11 @@ use plimsoll_core::{
     coordination::{ScalePoint, Template},
     hpa::{
         Answer, Config, Decision, Fetched, Fix, Fixes, HpaOptions, HpaRecord, MetricRequest,
-        NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues, Selector, Spec, assist, decide,
+        NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues, Selector, SharedMemory, Spec, assist,
+        decide,
         lint::contested_resources,
         metric_requests,
+        options::UtilizationOf,
         record::RECORD_ANNOTATION,
         reported_replicas::ReportedReplicas,
         samples::PodMetrics,
@@ -39,7 +41,7 @@ use crate::{
             CacheLifetimes, ObjectReference, RequestGate, ScaleClient, ScaleReadError,
         },
     },
-    controllers::{horizontal::vpas::target_vpa, runtime::command_client::Cluster},
+    controllers::runtime::{command_client::Cluster, target_vpas::target_vpa},
     report::explain::hpa::report::{Contested, FixEffect, HpaInput, HpaReport},
 };
 
@@ -133,17 +135,26 @@ pub async fn explain(
     // Without the CRD there are no VPAs.
     let vpas = snapshot.vpas.as_ref().map_or(&[][..], |list| &list.objects);
     let vpas = of_target(vpas, reference);
-    let template = match &vpas[..] {
-        [] => Template::Unsupported,
-        _ => read_template(client, namespace, reference).await,
+    let asks_for_template = options.utilization_of == Some(UtilizationOf::Template);
+    let template = if vpas.is_empty() && !asks_for_template {
+        Template::Unsupported
+    } else {
+        read_template(client, namespace, reference).await
     };
+    let target_key = (&*reference.kind, &*reference.name);
+    let uid = object.metadata.uid.as_deref();
+    let shared_memory = record.as_ref().map_or_else(SharedMemory::default, |record| {
+        SharedMemory::restored(record, uid, target_key, now)
+    });
     let vpa_rules = if is_adopted {
         let context = VpaContext {
             vpas: Some(&vpas),
             pods: &pods,
             template: &template,
             is_only_writer: takeover.mode == ObjectMode::Drive,
-            follows_utilization: options.utilization_of.is_some(),
+            utilization_of: options.utilization_of,
+            pod_level_resources: controller_config.pod_level_resources,
+            memory: &shared_memory,
             readiness: options.config(&controller_config).initial_readiness_delay,
             now,
         };
@@ -159,7 +170,7 @@ pub async fn explain(
     let observed = Observed {
         namespace,
         name,
-        uid: object.metadata.uid.as_deref(),
+        uid,
         spec: &spec,
         status: &status,
         scale,

@@ -11,6 +11,7 @@ use std::{collections::HashMap, sync::Arc};
 use kube::{Client, ResourceExt};
 use plimsoll_core::{
     api::VerticalPodAutoscaler,
+    coordination::{Retargeting, SharingContext},
     sizing::{LimitPolicy, LimitRangeItem, quota::Quota},
     types::{Time, compat::Compat},
     updater::{
@@ -28,7 +29,7 @@ use self::{
 };
 use super::{
     lookup::{ExplainError, find_object, required},
-    shared_requests::shared_requests,
+    shared_requests::{is_hpa_controller_replaced, shared_requests},
 };
 use crate::{
     cluster::{
@@ -64,6 +65,10 @@ pub struct ExplainPodConfig {
     /// The Lease of the admission controller to check; `None` disables the check.
     pub admission_check: Option<AdmissionCheck>,
     pub heartbeat_namespace: String,
+    /// Whether targets of HorizontalPodAutoscalers change together with requests.
+    pub retarget_hpas: bool,
+    /// Namespace of the Lease of the horizontal controller.
+    pub horizontal_lease_namespace: String,
     /// Namespace of the updater's Lease, which stores the recent disruptions.
     pub lease_namespace: String,
     pub lease_name: String,
@@ -147,7 +152,12 @@ pub async fn explain(
         may_scale: true,
     };
     let Constraints { limit_ranges, quotas } = constraints;
-    let shared = shared_requests(&snapshot, &snapshot.controllers, &workload.vpa, &mut notes);
+    let horizontal_leases = snapshot.leases.get(&config.horizontal_lease_namespace);
+    let is_replaced = is_hpa_controller_replaced(horizontal_leases, now);
+    let (vpa, controllers) = (&workload.vpa, &snapshot.controllers);
+    let retargeting = config.retarget_hpas.then_some(Retargeting { now, needs_record: false });
+    let sharing = SharingContext { is_replaced, retargeting };
+    let shared = shared_requests(&snapshot, controllers, vpa, sharing, &mut notes);
     let inputs = DecisionInputs::new(workload, flags, &limit_ranges, quotas, shared, now);
     let decision =
         decide(&config.settings, workload, &inputs, index, context, persisted, disruptions);

@@ -23,13 +23,13 @@ use super::{
 use crate::{
     cluster::{
         cache::vpa_index::VpaIndex,
-        snapshot::{ClusterSnapshot, SnapshotPart},
+        snapshot::{ClusterSnapshot, SnapshotPart, read_leases},
         target::TargetResolution,
         watch::ObjectChange,
     },
     controllers::{
         recommender::{config::StorageChoice, state::SharedState},
-        runtime::command_client::Cluster,
+        runtime::{command_client::Cluster, hpa_replacement},
     },
     report::explain::{
         VpaReport,
@@ -83,6 +83,7 @@ pub async fn explain(
     };
     let pods = &required(cluster, pods)?.objects;
 
+    let is_replaced = is_hpa_controller_replaced(config, client, &snapshot, now).await;
     let key = ObjectKey::new(namespace, name);
     let state = SharedState::new(
         VpaIndex::new(NamespaceScope::default(), vpa.spec.recommender_name()),
@@ -150,9 +151,25 @@ pub async fn explain(
         },
     );
     if config.compat == Compat::Plimsoll {
-        shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa);
+        shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa, is_replaced);
     }
     Ok(report)
+}
+
+/// Whether Plimsoll replaces the HPA controller of the cluster. Leases are read only if there are HPAs.
+async fn is_hpa_controller_replaced(
+    config: &ExplainConfig,
+    client: &Client,
+    snapshot: &ClusterSnapshot,
+    now: Time,
+) -> bool {
+    let has_hpas = snapshot.hpas.as_ref().is_ok_and(|hpas| !hpas.objects.is_empty());
+    if !has_hpas || config.compat == Compat::Upstream {
+        return false;
+    }
+    let namespace = hpa_replacement::DEFAULT_NAMESPACE;
+    let leases = read_leases(client, [namespace]).await;
+    shared_requests::is_hpa_controller_replaced(leases.get(namespace), now)
 }
 
 fn open_storage(

@@ -248,7 +248,7 @@ pub(in crate::telemetry) static OBJECT_FAMILIES: [ObjectFamily; 21] = [
         )
         .labels(
             RESTRICTION_LABELS,
-            "7 for each of 2 per container, 36 per VPA of an updater, 12 per WPA, 20 per HPA; only those that have been 1",
+            "7 for each of 2 per container, 41 per VPA of an updater, 13 per WPA, 20 per HPA; only those that have been 1",
         )
         .absent("it has not been 1 since the process started; with `all` it is 0"))
         .vpa(VpaSeries::Restrictions)

@@ -91,6 +91,7 @@ pub fn replay_series(
             context: setting,
             metrics: &sources,
             blocked_reason: None,
+            removal_hold: None,
             status: &status,
             previous: &ScaleDecision::default(),
             now,
@@ -131,5 +132,6 @@ fn ready(now: Time) -> Pod {
         ready: Some((true, now)),
         started: Some(now),
         terminating: false,
+        resizing: false,
     }
 }

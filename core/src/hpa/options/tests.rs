@@ -89,6 +89,18 @@ fn all_options_are_read() {
 }
 
 #[test]
+fn utilization_is_relative_to_what_the_object_says() {
+    for (text, expected) in [
+        ("request", UtilizationOf::Request),
+        ("limit", UtilizationOf::Limit),
+        (" template ", UtilizationOf::Template),
+    ] {
+        let (options, invalid) = read(&[("plimsoll.dev/utilization-of", text)]);
+        assert_eq!((options.utilization_of, invalid), (Some(expected), Vec::new()), "{text}");
+    }
+}
+
+#[test]
 fn an_invalid_annotation_is_reported_and_the_others_apply() {
     // An alert is read where Prometheus is queried.
     for key in HPA_KEYS.into_iter().filter(|key| *key != HOLD_WHILE) {
@@ -105,7 +117,7 @@ fn an_invalid_annotation_is_reported_and_the_others_apply() {
         ("cpu-initialization", &["-1s", "2h", "5"]),
         ("initial-readiness", &["-1s", "2h", "5"]),
         ("pods", &["all", "Own", ""]),
-        ("utilization-of", &["limits", ""]),
+        ("utilization-of", &["limits", "Template", ""]),
         ("missing-pods", &["10", "51%", "-1%", "+1%", "1.5%", "%", "ten%"]),
         ("partial-metrics", &["block", ""]),
         ("scale-to-zero", &["yes", "1"]),

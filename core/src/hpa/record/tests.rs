@@ -5,9 +5,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::hpa::{
-    fixes::Fixes,
-    spec::{Policy, PolicyKind, ScalingRules, SelectPolicy},
+use crate::{
+    coordination::{Resource, State, at_max::Raised, idle::IdleSpan},
+    hpa::{
+        SharedMemory,
+        fixes::Fixes,
+        spec::{Policy, PolicyKind, ScalingRules, SelectPolicy},
+    },
 };
 
 const NOW: Time = Time::from_secs(1_800_000_000);
@@ -98,6 +102,68 @@ fn only_what_changes_a_later_decision_is_stored_again() {
     }
 }
 
+/// What is stored about so many requests, each with all that can be remembered.
+fn shared_requests(count: usize) -> SharedStates {
+    let mut memory = SharedMemory::default();
+    memory.ensure_object(Some("1"), ("Deployment", &"w".repeat(63)));
+    for index in 0..count {
+        let container = format!("{index:063}");
+        let state = State {
+            first_requests: Some(i64::MAX),
+            lacks_replicas_since: Some(ago(3600)),
+            raised: Some(Raised { request: i64::MAX, base: 1, since: ago(9999), needed: ago(9) }),
+            idle: Some(IdleSpan { since: ago(999_999), last: ago(7) }),
+        };
+        memory.change((Resource::Memory, Some(&container)), |_| state);
+    }
+    memory.to_store(NOW)
+}
+
+#[test]
+fn a_record_without_shared_requests_is_read_and_written_as_before() {
+    let text = record(vec![past(6, 100)]).text();
+    assert!(!text.contains("shared"), "{text}");
+    assert_eq!(HpaRecord::parse(&text), Ok(record(vec![past(6, 100)])));
+    let shared = HpaRecord { shared_requests: shared_requests(1), ..record(vec![past(6, 100)]) };
+    assert_eq!(HpaRecord::parse(&shared.text()), Ok(shared.clone()));
+    let broken = shared.text().replace("\"base\":1", "\"base\":\"x\"");
+    assert!(HpaRecord::parse(&broken).is_err(), "{broken}");
+}
+
+#[test]
+fn times_of_shared_requests_may_be_stored_later_and_amounts_may_not() {
+    let with = |change: &dyn Fn(State) -> State| {
+        let raised = Raised { request: 460, base: 300, since: ago(900), needed: ago(900) };
+        let idle = IdleSpan { since: ago(9000), last: ago(900) };
+        let state = State { raised: Some(raised), idle: Some(idle), ..State::default() };
+        let mut memory = SharedMemory::default();
+        memory.ensure_object(Some("1"), ("Deployment", "web"));
+        memory.change((Resource::Cpu, None), |_| change(state));
+        HpaRecord { shared_requests: memory.to_store(NOW), ..record(vec![past(6, 0)]) }
+    };
+    let stored = with(&|state| state);
+    let raised = |state: State, change: &dyn Fn(&mut Raised)| {
+        let mut raised = state.raised.expect("raised");
+        change(&mut raised);
+        State { raised: Some(raised), ..state }
+    };
+    for (changed, is_urgent) in [
+        (with(&|state| raised(state, &|one| one.needed = NOW)), false),
+        (
+            with(&|state| State { idle: Some(IdleSpan { since: ago(9000), last: NOW }), ..state }),
+            false,
+        ),
+        (with(&|state| raised(state, &|one| one.request = 500)), true),
+        (with(&|state| State { first_requests: Some(400), ..state }), true),
+        (with(&|state| State { raised: None, ..state }), true),
+    ] {
+        assert!(!stored.is_same(&changed), "{changed:?}");
+        assert_eq!(stored.without_times() != changed.without_times(), is_urgent, "{changed:?}");
+        let kept = changed.clone().unless_recent(Some(&stored), Duration::from_mins(1), NOW);
+        assert_eq!(kept == stored, !is_urgent);
+    }
+}
+
 #[test]
 fn a_broken_annotation_is_an_error() {
     for (text, expected) in [
@@ -137,7 +203,11 @@ proptest! {
         };
         let hour = Duration::from_hours(1);
         let windows = Windows { up: hour, down: hour, period: hour };
-        let stored = HpaRecord { memory: bounded(memory.compact(windows, NOW)), ..pending() };
+        let stored = HpaRecord {
+            memory: bounded(memory.compact(windows, NOW)),
+            shared_requests: shared_requests(60),
+            ..pending()
+        };
         let text = stored.text();
         prop_assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
         prop_assert_eq!(HpaRecord::parse(&text), Ok(stored.clone()));

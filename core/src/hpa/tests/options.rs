@@ -307,9 +307,33 @@ fn utilization_is_relative_to_limits_if_told_so() {
         }
     });
     assert_eq!(whole.decide().desired, Some(8));
-    let template =
+    let request =
         limited(cpu(50), 9000, 9000).annotated(&[("plimsoll.dev/utilization-of", "request")]);
-    assert_eq!(template.decide().desired, Some(8), "as without the annotation");
+    assert_eq!(request.decide().desired, Some(8), "as without the annotation");
+}
+
+#[test]
+fn without_a_request_in_the_template_its_utilization_is_an_error_and_nothing_is_changed() {
+    let ask = |metrics| {
+        let case = Case::new(4, metrics).bounds(2, 10).using(&[1000; 4]);
+        case.annotated(&[("plimsoll.dev/utilization-of", "template")]).decide()
+    };
+    // With one, the target is an average value instead.
+    let average = json!([{"type": "Resource", "resource": {"name": "cpu",
+        "target": {"type": "AverageValue", "averageValue": "500m"}}}]);
+    assert_eq!(ask(average).desired, Some(8));
+    for (metrics, expected) in [
+        (cpu(50), "missing request for cpu in the pod template of the target"),
+        (
+            container_cpu(50),
+            "missing request for cpu in container app of the pod template of the target",
+        ),
+    ] {
+        let decision = ask(metrics);
+        assert_eq!((decision.desired, decision.write), (None, None));
+        let failed = decision.evaluations[0].outcome.as_ref().expect_err("no request");
+        assert!(failed.error.to_string().ends_with(expected), "{}", failed.error);
+    }
 }
 
 #[test]

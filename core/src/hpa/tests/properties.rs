@@ -78,7 +78,7 @@ const ANNOTATIONS: [(&str, &[&str]); 14] = [
     ("plimsoll.dev/initial-readiness", &["0s", "10m"]),
     ("plimsoll.dev/tolerance", &["0", "0.5", "1 pod", "up 3 pods, down 0"]),
     ("plimsoll.dev/pods", &["own", "selected"]),
-    ("plimsoll.dev/utilization-of", &["request", "limit"]),
+    ("plimsoll.dev/utilization-of", &["request", "limit", "template"]),
     (
         "plimsoll.dev/schedule",
         &[

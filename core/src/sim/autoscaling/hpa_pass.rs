@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{PERIOD, STEPS_PER_MINUTE, replica::Replica};
 use crate::{
-    coordination::RatioRule,
+    coordination::{RatioRule, UsagePerPod},
     hpa::{Config, Fixes, HpaState, bounds, numbers, stabilization},
     types::Time,
 };
@@ -37,8 +37,8 @@ pub struct PassResult {
     pub proposed: Option<i32>,
     /// The replicas after windows and bounds.
     pub desired: i32,
-    /// The mean usage of the pods that count.
-    pub usage: Option<i64>,
+    /// The usage of the pods; `None` if none of them counts.
+    pub usage: Option<UsagePerPod>,
     /// The recommendations for the next pass.
     pub memory: HpaState,
 }
@@ -63,7 +63,7 @@ pub fn pass(input: &PassInput<'_>) -> PassResult {
     let mut memory = input.memory.clone();
     memory.seed(replicas, now);
     let sums = Sums::of(input);
-    let usage = (sums.ready > 0).then(|| sums.used / sums.ready);
+    let usage = sums.usage();
     if replicas > max || replicas < min {
         return PassResult { proposed: None, desired: replicas.clamp(min, max), usage, memory };
     }
@@ -109,6 +109,15 @@ impl Sums {
             }
         }
         sums
+    }
+
+    fn usage(self) -> Option<UsagePerPod> {
+        let pods = |count: i64| usize::try_from(count).unwrap_or(0);
+        (self.ready > 0).then(|| UsagePerPod {
+            mean: self.used / self.ready,
+            counted: pods(self.ready),
+            uncounted: pods(self.unready + self.missing),
+        })
     }
 
     fn propose(self, input: &PassInput<'_>) -> Option<i32> {

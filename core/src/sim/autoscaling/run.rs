@@ -12,9 +12,9 @@ use super::{
 };
 use crate::{
     coordination::{
-        ChangeReason, Coordination, Observed, RatioRule, ReplicaWriter, RequestChange, Resource,
-        ScalePoint, State, UpdateWave, change_timing::Replicas, coordinate, decide::Recommended,
-        retarget,
+        ChangeReason, Coordination, Observed, RatioRule, RecentUsage, ReplicaWriter, RequestChange,
+        Resource, ScalePoint, State, UpdateWave, change_timing::Replicas, coordinate,
+        decide::Recommended, retarget,
     },
     hpa::{Config, HpaState},
     types::Time,
@@ -30,8 +30,6 @@ const UPDATE_THRESHOLD: f64 = 0.1;
 const LIFETIME_STEPS: u64 = STEPS_PER_DAY / 2;
 /// A scale-up this long after a wave is still attributed to it, in steps: samples and readiness lag behind.
 const WAVE_AFTERMATH: u64 = 5 * STEPS_PER_MINUTE;
-/// The margin of the recommender.
-const MARGIN: f64 = 1.15;
 
 /// What a run measured, without its first two days.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -106,8 +104,8 @@ struct Simulation<'a> {
     rule: RatioRule,
     wave: Option<UpdateWave>,
     state: State,
-    /// The mean usage per pod of each minute of the last hour.
-    last_hour: VecDeque<i64>,
+    /// The usage per pod in the last hour at the maximum of replicas.
+    last_hour: RecentUsage,
     /// The highest loads of the last two minutes.
     recent_loads: VecDeque<f64>,
     last_wave_step: Option<u64>,
@@ -157,7 +155,7 @@ impl<'a> Simulation<'a> {
             },
             wave: None,
             state: State::default(),
-            last_hour: VecDeque::new(),
+            last_hour: RecentUsage::default(),
             recent_loads: VecDeque::new(),
             last_wave_step: None,
             last_direction: 0,
@@ -254,10 +252,10 @@ impl<'a> Simulation<'a> {
             return;
         }
         self.totals.turns += u64::from(is_turn);
+        let scale_point = self.scale_point().milli;
         let outcome = &mut self.totals.outcome;
         if direction > 0 {
             outcome.scale_ups += 1;
-            let scale_point = self.state.raised.map_or(self.base.milli, |raised| raised.milli);
             let capacity = f64::from(replicas) * scale_point as f64 * (1.0 + self.config.tolerance);
             let is_needed = self.recent_loads.iter().any(|load| *load > capacity);
             let is_near_wave =
@@ -276,11 +274,10 @@ impl<'a> Simulation<'a> {
         } else {
             self.vertical.recommend(now)
         };
-        if let Some(usage) = self.last.as_ref().and_then(|last| last.usage) {
-            self.last_hour.push_back(usage);
-            if self.last_hour.len() > 60 {
-                self.last_hour.pop_front();
-            }
+        if (self.pods.len() as i32) < self.scenario.max_replicas {
+            self.last_hour = RecentUsage::default();
+        } else if let Some(usage) = self.last.as_ref().and_then(|last| last.usage) {
+            self.last_hour.add(usage, now);
         }
         if self.scenario.mode == Mode::Unaware {
             self.update_unaware(step, now);
@@ -347,28 +344,24 @@ impl<'a> Simulation<'a> {
                 *lowest = Some(lowest.map_or(above, |lowest: f64| lowest.min(above)));
             }
         }
-        let scale_point = self.state.raised.map_or(self.base.milli, |raised| raised.milli);
+        let scale_point = self.scale_point();
         self.rule = match self.scenario.mode {
             Mode::Retargeted => {
-                let scale_point = ScalePoint { milli: scale_point, ..self.base };
                 let percent = retarget::target_for_step(scale_point, before, self.mean_request());
                 RatioRule::Utilization { percent }
             }
-            _ => RatioRule::Usage { average_milli: scale_point },
+            _ => RatioRule::Usage { average_milli: scale_point.milli },
         };
     }
 
     fn count_raise(&mut self, decision: &Coordination) {
-        let raised = |state: &State| state.raised.map_or(0, |raised| raised.milli);
+        let raised = |state: &State| state.raised.map_or(0, |raised| raised.request);
         self.totals.outcome.raises += u64::from(raised(&decision.state) > raised(&self.state));
     }
 
     fn observe(&self, now: Time) -> Observed {
         let scenario = self.scenario;
         let last = self.last.as_ref();
-        let mut hour: Vec<i64> = self.last_hour.iter().copied().collect();
-        hour.sort_unstable();
-        let peak = hour.get(hour.len() * 95 / 100).copied();
         Observed {
             resource: Resource::Cpu,
             writer: match scenario.mode {
@@ -380,9 +373,7 @@ impl<'a> Simulation<'a> {
             template_request: Some(scenario.template_request),
             mean_request: Some(self.mean_request()),
             recommended: self.recommended,
-            last_hour_target: peak
-                .filter(|_| scenario.raises_at_max)
-                .map(|peak| (peak as f64 * MARGIN) as i64),
+            last_hour_target: self.last_hour.target(now).filter(|_| scenario.raises_at_max),
             usage_per_pod: last.and_then(|last| last.usage),
             replicas: Replicas {
                 current: self.pods.len() as i32,
@@ -455,6 +446,11 @@ impl<'a> Simulation<'a> {
         let startup = self.scenario.startup_steps;
         let ready = step + startup + noise.for_name("startup").bits(id) % (startup + 1);
         Replica::new(id, request, step, ready, noise)
+    }
+
+    /// The scale point of the current pods.
+    fn scale_point(&self) -> ScalePoint {
+        self.state.scale_point(self.base, Some(self.mean_request()))
     }
 
     fn mean_request(&self) -> i64 {

@@ -15,6 +15,7 @@ use crate::{
         state::{StateError, hash_text, read_state, write_state},
         vpa::TargetRef,
     },
+    coordination::Resource,
     sizing,
 };
 
@@ -93,6 +94,15 @@ pub struct Surge {
     pub evicted: bool,
 }
 
+/// The last change of a request that an autoscaler of replicas uses too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestTurn {
+    /// The resource.
+    pub resource: Resource,
+    /// When the first pod was changed.
+    pub at: Time,
+}
+
 /// The persisted state of one workload.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -112,6 +122,9 @@ pub struct WorkloadState {
     pub rewritten: Option<ExternalOverwrite>,
     /// The requested second replica, if any.
     pub surge: Option<Surge>,
+    /// When requests were changed that an autoscaler of replicas uses too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<RequestTurn>,
 }
 
 fn target_fingerprint(target: &TargetRef) -> u64 {
@@ -197,6 +210,17 @@ impl WorkloadState {
         self.refusals.expire(expiry, now);
     }
 
+    /// Returns when a request was last changed that an autoscaler of replicas uses too.
+    pub fn request_changed(&self, resource: Resource) -> Option<Time> {
+        self.turns.iter().find(|turn| turn.resource == resource).map(|turn| turn.at)
+    }
+
+    /// Records that a request is about to be changed that an autoscaler of replicas uses too.
+    pub fn record_request_change(&mut self, resource: Resource, at: Time) {
+        self.turns.retain(|turn| turn.resource != resource);
+        self.turns.push(RequestTurn { resource, at });
+    }
+
     /// Returns when the circuit breaker closes, if it is open.
     pub fn breaker_open_until(&self, now: Time) -> Option<Time> {
         self.breaker.map(|opened| opened.until).filter(|until| *until > now)
@@ -241,6 +265,8 @@ mod tests {
         });
         state.rewritten = Some(ExternalOverwrite { at: NOW, generation: Some(4) });
         state.surge = Some(Surge { at: NOW, evicted: false });
+        state.record_request_change(Resource::Cpu, NOW.earlier(CHANGE_RETENTION));
+        state.record_request_change(Resource::Cpu, NOW);
         state
     }
 
@@ -252,6 +278,8 @@ mod tests {
             let read = WorkloadState::read(&text, &target("web")).expect("is read");
             assert_eq!(read.touches.last(), state.touches.last());
             assert_eq!((read.breaker, read.rewritten), (state.breaker, state.rewritten));
+            assert_eq!(read.turns, state.turns);
+            assert_eq!(read.request_changed(Resource::Memory), None);
             let other = WorkloadState::read(&text, &target("db"));
             assert!(matches!(other, Err(StateError::Stale(_))), "{other:?}");
             let newer = text.replacen("\"v\":1", "\"v\":2", 1);

@@ -77,7 +77,7 @@ impl Selection {
         pod: usize,
     ) -> Result<UpdateCandidate, SkipReason> {
         let PassWorkload { settings, views, .. } = workload;
-        let (view, sizing, mode) = (&views[pod], &workload.subject.sizing, workload.mode());
+        let (view, sizing, mode) = (&views[pod], workload.sizing(pod), workload.mode());
         if view.is_evicted && settings.compat == Compat::Plimsoll {
             return Err(SkipReason::Terminating);
         }

@@ -6,7 +6,9 @@
 
 mod candidates;
 mod review;
+mod shared_requests;
 mod step_decider;
+mod targets;
 mod update_pass;
 mod workload;
 

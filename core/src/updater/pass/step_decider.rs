@@ -74,8 +74,7 @@ impl StepDecider<'_> {
         if !self.workload.context.can_resize && fixes.has(Fix::OnlyPossibleResizes) {
             return if only_in_place { Err(SkipReason::NoResize) } else { Ok(StepDecision::Evict) };
         }
-        let (pod_spec, sizing) =
-            (&self.workload.views[pod].pod.spec, &self.workload.subject.sizing);
+        let (pod_spec, sizing) = (&self.workload.views[pod].pod.spec, self.workload.sizing(pod));
         let boosts = boost::status(pod_spec, &sizing.spec, self.workload.context.now);
         let sizes = match sizing.resized(pod_spec, &boosts) {
             Ok(sizes) => sizes,
@@ -152,6 +151,7 @@ impl StepDecider<'_> {
         if fixes.has(Fix::RequirementsHoldEvictionsOnly) {
             self.workload.ensure_requirements_met(pod, &candidate.recommendation)?;
         }
+        self.workload.ensure_needs_eviction(pod)?;
         if !self.workload.context.is_admission_ready {
             return Err(SkipReason::AdmissionUnready);
         }

@@ -7,10 +7,12 @@ use super::{
     candidates::Selection,
     review::Review,
     step_decider::{StepDecider, StepDecision},
+    targets,
     workload::PassWorkload,
 };
 use crate::{
     api::vpa::UpdateMode,
+    coordination::TargetChange,
     sizing::{Resources, SizedContainer},
     types::{
         Time,
@@ -160,6 +162,18 @@ impl<'a> UpdatePass<'a> {
             }
         }
         NextStep::More
+    }
+
+    /// The targets of autoscalers that have to be written before a step, or the step must be skipped: it changes requests that
+    /// they are relative to.
+    pub fn targets_before(&self, step: &UpdateStep) -> Vec<TargetChange> {
+        targets::before_step(&self.decider.workload, &self.decision.steps, step)
+    }
+
+    /// The targets of autoscalers that no longer belong to the requests of the pods. There are none while pods change.
+    pub fn outdated_targets(&self) -> Vec<TargetChange> {
+        let is_idle = self.decision.steps.is_empty() && self.pending_step.is_none();
+        if is_idle { targets::of_settled_pods(&self.decider.workload) } else { Vec::new() }
     }
 
     /// Records the result of the current step.
@@ -321,6 +335,11 @@ impl<'a> UpdatePass<'a> {
         kind: BudgetKind,
         now: Time,
     ) {
+        let is_eviction = change == ChangeKind::Evicted;
+        let state = &mut self.decider.state.workload;
+        for resource in self.decider.workload.shared_requests[pod].begins(is_eviction) {
+            state.record_request_change(resource, now);
+        }
         let StepDecider { workload: pods, .. } = &self.decider;
         let guards = &pods.settings.guards;
         if !guards.needs_state() {
@@ -333,7 +352,6 @@ impl<'a> UpdatePass<'a> {
             .map(|candidate| recommended_targets(&candidate.recommendation));
         let Pod { spec, status } = pods.views[pod].pod;
         let (restarts, generation) = (status.restarts(), status.generation);
-        let is_eviction = change == ChangeKind::Evicted;
         let (vpa, uid) = (pods.subject.vpa, spec.uid.clone());
         let PersistedState { workload, budget, .. } = &mut self.decider.state;
         let target = target.unwrap_or_default();

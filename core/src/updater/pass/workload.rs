@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{PassContext, VpaWithPods};
+use super::{PassContext, VpaWithPods, shared_requests::PodSharedRequests};
 use crate::{
     api::vpa::{Recommendation, UpdateMode},
+    coordination::SharedRequest,
     sizing,
     types::{Time, compat::Fix},
     updater::{
@@ -19,6 +20,7 @@ use crate::{
             InPlaceContext, InPlaceDecision, ResizeCandidate, ResizesFirstSeen, is_non_disruptive,
         },
         observed_containers::ObservedContainers,
+        pod_sizing::PodSizing,
         pod_status::{Phase, PodStatus},
         priority::Priority,
         replica_group::{GroupMember, GroupRules, ReplicaGroup, ReplicaGroups},
@@ -42,6 +44,8 @@ pub(super) struct PassWorkload<'a> {
     pub context: PassContext<'a>,
     pub settings: &'a Settings,
     pub views: Vec<PodView<'a>>,
+    /// The requests of each pod that autoscalers of replicas use too.
+    pub shared_requests: Vec<PodSharedRequests<'a>>,
     pub groups: ReplicaGroups,
 }
 
@@ -70,7 +74,14 @@ impl<'a> PassWorkload<'a> {
             counts_as_down: view.is_evicted || view.is_at_risk,
         });
         let groups = ReplicaGroups::count(members, context.desired_replicas, &rules, settings);
-        Self { subject, context, settings, views, groups }
+        let shared = |view| PodSharedRequests::new(view, &subject, &context, state, settings);
+        let shared_requests = views.iter().map(shared).collect();
+        Self { subject, context, settings, views, shared_requests, groups }
+    }
+
+    /// How a pod is sized now.
+    pub fn sizing(&self, pod: usize) -> PodSizing<'_> {
+        self.subject.sizing.with_shared(self.shared_requests[pod].first())
     }
 
     pub fn mode(&self) -> UpdateMode {
@@ -135,33 +146,58 @@ impl<'a> PassWorkload<'a> {
         pod: usize,
         priority: &Priority,
     ) -> Result<UpdateReason, SkipReason> {
-        let (view, sizing) = (&self.views[pod], &self.subject.sizing);
+        self.update_reason_with(pod, priority, self.shared_requests[pod].first())
+    }
+
+    /// Returns an error if the pod may be resized in place, but not evicted, because of a request that an autoscaler of
+    /// replicas uses.
+    pub fn ensure_needs_eviction(&self, pod: usize) -> Result<(), SkipReason> {
+        let Some(shared) = self.shared_requests[pod].other_if_evicted() else { return Ok(()) };
+        let (view, sizing) = (&self.views[pod], self.subject.sizing.with_shared(shared));
+        let recommendation = sizing.recommendation(&view.pod.spec)?;
+        let sidecars = sizing.rules.sidecars;
+        let priority = Priority::new(&view.pod.spec, &recommendation, &view.observed, sidecars);
+        self.update_reason_with(pod, &priority, shared).map(|_| ())
+    }
+
+    fn update_reason_with(
+        &self,
+        pod: usize,
+        priority: &Priority,
+        shared: &[SharedRequest],
+    ) -> Result<UpdateReason, SkipReason> {
+        let (view, spec) = (&self.views[pod], self.subject.sizing.spec.spec);
         let (status, settings, now) = (&view.pod.status, self.settings, self.context.now);
-        let quick_oom = had_quick_oom(status, &view.observed, sizing.spec.spec, settings, now);
+        let quick_oom = had_quick_oom(status, &view.observed, spec, settings, now);
         let reason = |priority: &Priority| {
             update_reason(priority, quick_oom, status, view.resized_at(), settings, now)
         };
-        reason(priority).map_err(|skip| self.held_request(pod, reason).unwrap_or(skip))
+        reason(priority).map_err(|skip| self.held_request(pod, shared, reason).unwrap_or(skip))
     }
 
     /// Returns the first request without whose hold the pod would need an update.
     fn held_request(
         &self,
         pod: usize,
+        shared: &[SharedRequest],
         reason: impl Fn(&Priority) -> Result<UpdateReason, SkipReason>,
     ) -> Option<SkipReason> {
         let (view, sizing) = (&self.views[pod], &self.subject.sizing);
-        let shared = sizing.spec.shared_requests;
         let mut held = shared.iter().filter(|request| request.is_held());
         held.find_map(|request| {
-            let others = shared.iter().filter(|other| other.resource != request.resource);
-            let others: Vec<_> = others.cloned().collect();
-            let recommendation =
-                sizing.without_shared(&others).recommendation(&view.pod.spec).ok()?;
+            // One that waits would be changed by its own rule.
+            let without_hold = |(now, rule): (&SharedRequest, &SharedRequest)| {
+                let kept = if now.resource == request.resource { rule } else { now };
+                let is_dropped = kept.resource == request.resource && kept.is_held();
+                (!is_dropped).then(|| kept.clone())
+            };
+            let rules = sizing.spec.shared_requests;
+            let others: Vec<_> = shared.iter().zip(rules).filter_map(without_hold).collect();
+            let recommendation = sizing.with_shared(&others).recommendation(&view.pod.spec).ok()?;
             let sidecars = sizing.rules.sidecars;
             let priority = Priority::new(&view.pod.spec, &recommendation, &view.observed, sidecars);
             reason(&priority).ok()?;
-            Some(SkipReason::HpaSameResource(request.to_string().into()))
+            Some(SkipReason::of_shared_request(request))
         })
     }
 
@@ -379,8 +415,7 @@ impl PodExplanation {
         candidate_order: Vec<usize>,
     ) -> Option<Self> {
         let view = workload.views.get(pod)?;
-        let (pod_spec, status, sizing) =
-            (&view.pod.spec, &view.pod.status, &workload.subject.sizing);
+        let (pod_spec, status, sizing) = (&view.pod.spec, &view.pod.status, &workload.sizing(pod));
         let recommendation = sizing.recommendation(pod_spec);
         let priority = recommendation.as_ref().ok().map(|recommendation| {
             Priority::new(pod_spec, recommendation, &view.observed, sizing.rules.sidecars)

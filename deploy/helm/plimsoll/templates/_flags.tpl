@@ -32,11 +32,15 @@
 {{- with .Values.updater -}}
 - --leader-elect-resource-namespace={{ $.Values.leases.namespace }}
 - --recommender-heartbeat-namespace={{ $.Values.leases.namespace }}
+- --horizontal-lease-namespace={{ $.Values.leases.namespace }}
 {{- if .dryRun }}
 - --dry-run
 {{- end }}
 {{- if .surge }}
 - --surge
+{{- end }}
+{{- if .retargetHpas }}
+- --retarget-hpas
 {{- end }}
 {{- end -}}
 {{- end }}
@@ -45,6 +49,10 @@
 {{- with .Values.admissionController -}}
 {{- if ne (int .port) 8000 }}
 - --port={{ .port }}
+{{- end }}
+- --horizontal-lease-namespace={{ $.Values.leases.namespace }}
+{{- if $.Values.updater.retargetHpas }}
+- --retarget-hpas
 {{- end }}
 - --webhook-service={{ include "plimsoll.fullname" $ }}-webhook
 - --webhook-timeout-seconds={{ .timeoutSeconds }}

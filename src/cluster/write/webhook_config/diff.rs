@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{DesiredWebhook, WEBHOOK_NAME, WebhookClientConfig, WebhookNamespaces, WebhookScope};
 use crate::cluster::server::certificate::CaBundle;
+use plimsoll_core::sizing::json_patch::escape_segment;
 
 pub(super) fn current_ca_bundle(current: &MutatingWebhookConfiguration) -> CaBundle {
     let webhook = current.webhooks.iter().flatten().find(|webhook| webhook.name == WEBHOOK_NAME);
@@ -104,7 +105,7 @@ pub(super) fn patch_operations(
         } else {
             for (key, value) in &desired.labels {
                 if labels.get(key) != Some(value) {
-                    add(format!("/metadata/labels/{}", escape_json_pointer(key)), &json!(value));
+                    add(format!("/metadata/labels/{}", escape_segment(key)), &json!(value));
                 }
             }
         }
@@ -164,11 +165,6 @@ fn contains_all(found: &Value, wanted: &Value) -> bool {
         }
         (found, wanted) => found == wanted,
     }
-}
-
-/// Escapes a label name as one segment of a JSON pointer.
-fn escape_json_pointer(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Logs all queries with their cost.
 
-use std::{
-    mem,
-    sync::{Mutex, PoisonError},
-};
+use std::mem;
 
+use parking_lot::Mutex;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::client::{self, QueryObserver};
 
@@ -15,8 +13,7 @@ pub(super) struct QueryLog(Mutex<Vec<Evidence>>);
 
 impl QueryLog {
     pub(super) fn drain(&self) -> Vec<Evidence> {
-        // A poisoned lock is fine: entries are pushed as a whole.
-        mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        mem::take(&mut *self.0.lock())
     }
 }
 
@@ -45,6 +42,6 @@ impl QueryObserver for QueryLog {
             }
             Err(failure) => evidence.error = Some(failure.to_string()),
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(evidence);
+        self.0.lock().push(evidence);
     }
 }

@@ -36,7 +36,9 @@ impl Leases {
         let heartbeats = reads_heartbeats(config).then_some(&*config.heartbeat_namespace);
         let ledger = reads_ledger(config).then_some(&*config.lease_namespace);
         let admission = config.admission_check.as_ref().map(|check| &*check.namespace);
-        [heartbeats, ledger, admission].into_iter().flatten().collect()
+        let horizontal = (config.settings.compat == Compat::Plimsoll)
+            .then_some(&*config.horizontal_lease_namespace);
+        [heartbeats, ledger, admission, horizontal].into_iter().flatten().collect()
     }
 
     /// Takes what decisions need from the Leases of a snapshot.

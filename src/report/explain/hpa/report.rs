@@ -5,6 +5,7 @@ use k8s_openapi::api::autoscaling::v2::{
 };
 use plimsoll_core::{
     api::annotations::InvalidAnnotation,
+    coordination::{RequestRange, ScalePointSource, request_range::Floor},
     hpa::{
         Config, Decision, HpaRecord, Spec,
         conditions::SCALING_ACTIVE,
@@ -442,7 +443,7 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         findings.push(Finding::new(code, message));
     }
     let warnings = input.vpa_rules.warnings.iter();
-    findings.extend(warnings.map(|why| Finding::new("vpa_same_resource", why.clone())));
+    findings.extend(warnings.map(|why| Finding::new(why.code, why.message.clone())));
     let wants_more = decision.limited.as_ref().is_some_and(|limited| {
         limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
     });
@@ -465,15 +466,46 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
     findings
 }
 
+/// What the replicas follow in place of a target.
+fn scale_point_note(followed: &FollowedScalePoint) -> String {
+    let FollowedScalePoint { vpa, resource, point, .. } = followed;
+    let amount = |milli| resource.quantity(milli).to_string();
+    let why = match vpa {
+        Some(vpa) => {
+            format!("VerticalPodAutoscaler {vpa} changes the {resource} requests of the same pods")
+        }
+        None => "plimsoll.dev/utilization-of is template".to_owned(),
+    };
+    let source = match point.source {
+        ScalePointSource::Template => {
+            "the target utilization of the request in the pod template".to_owned()
+        }
+        ScalePointSource::FirstRequests => {
+            "the target utilization of the first requests, as the pod template has none".to_owned()
+        }
+        ScalePointSource::RaisedAtMax { base } => {
+            format!("raised from {} because maxReplicas are not enough", amount(base))
+        }
+    };
+    let request = match followed.request_range() {
+        _ if vpa.is_none() => String::new(),
+        RequestRange { min: Some(min), floor: Some(Floor::AtMaxReplicas), .. } => {
+            format!("; requests are at least {}, as maxReplicas are not enough", amount(min))
+        }
+        RequestRange { min: Some(min), .. } => format!("; requests are at least {}", amount(min)),
+        RequestRange { min: None, .. } => {
+            "; requests have no lower bound, as the workload is idle".to_owned()
+        }
+    };
+    format!(
+        "{why}, so the replicas follow the usage per pod relative to {} ({source}){request}.",
+        amount(point.milli)
+    )
+}
+
 fn notes(input: &HpaInput<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    for FollowedScalePoint { vpa, resource, milli } in &input.vpa_rules.scale_points {
-        notes.push(format!(
-            "VerticalPodAutoscaler {vpa} changes the {resource} requests of the same pods, so the replicas follow the usage \
-             per pod relative to {} (the target utilization of the request in the pod template).",
-            resource.quantity(*milli)
-        ));
-    }
+    notes.extend(input.vpa_rules.scale_points.iter().map(scale_point_note));
     let is_read_from_status = |metric: &MetricSpec| {
         matches!(
             metric.source,
@@ -523,9 +555,17 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::hpa::{
-        Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
-        decide,
+    use std::{sync::Arc, time::Duration};
+
+    use plimsoll_core::{
+        coordination::{ContainerRequests, Template},
+        hpa::{
+            Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
+            SharedMemory, decide,
+            options::UtilizationOf,
+            pod::Container,
+            vpa_rules::{TargetVpa, VpaContext},
+        },
     };
     use serde_json::json;
 
@@ -606,8 +646,10 @@ mod tests {
             resources: vec!["cpu"],
             average_values: vec!["cpu: averageValue: 300m".to_owned()],
         }];
-        let follows_requests =
-            VpaRules { warnings: vec!["it follows requests".to_owned()], ..VpaRules::default() };
+        let warned = |code| {
+            let warning = Warning { code, message: "it follows requests".to_owned() };
+            VpaRules { warnings: vec![warning], ..VpaRules::default() }
+        };
         for (case, expected) in [
             (Case::default(), &[][..]),
             (Case { value: Some(90), ..Case::default() }, &[]),
@@ -618,12 +660,119 @@ mod tests {
             (Case { selector: Some("a b"), ..Case::default() }, &["selector"]),
             (Case { foreign: &foreign, ..Case::default() }, &["foreign_pods"]),
             (Case { contested: &contested, ..Case::default() }, &["vpa_same_resource"]),
-            (Case { vpa_rules: follows_requests, ..Case::default() }, &["vpa_same_resource"]),
+            (
+                Case { vpa_rules: warned("vpa_same_resource"), ..Case::default() },
+                &["vpa_same_resource"],
+            ),
+            (
+                Case { vpa_rules: warned("scale_point_too_low"), ..Case::default() },
+                &["scale_point_too_low"],
+            ),
             (Case { bounds: Some((3, 3)), ..Case::default() }, &["min_equals_max"]),
         ] {
             let report = report(&case);
             let codes: Vec<_> = report.findings.iter().map(|finding| &*finding.code).collect();
             assert_eq!(codes, expected, "{report:?}");
+        }
+    }
+
+    /// The note about a scale point, given the CPU requests of template and pods and the stored state.
+    fn note_about(
+        template: Option<i64>,
+        cpu: &str,
+        state: &serde_json::Value,
+        asks_for_template: bool,
+    ) -> String {
+        let target = json!({"type": "Utilization", "averageUtilization": 60});
+        let spec = json!({"maxReplicas": 10, "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});
+        let spec = Spec::read(&serde_json::from_value(spec).expect("a spec")).expect("valid");
+        let vpa =
+            serde_json::from_value(json!({"targetRef": {"kind": "Deployment", "name": "web"}}));
+        let vpa = TargetVpa { name: "web".into(), spec: vpa.expect("a VPA"), updates: None };
+        let vpas = if asks_for_template { Vec::new() } else { vec![Arc::new(vpa)] };
+        let cpu = [("cpu".to_owned(), cpu.parse::<Quantity>().expect("a quantity"))].into();
+        let container = Container { name: "app".to_owned(), requests: cpu, ..Container::default() };
+        let pods = [Pod { containers: vec![container], ..Pod::default() }];
+        let container = ContainerRequests { name: "app".into(), cpu: template, memory: None };
+        let template = Template::Known([container].into_iter().collect());
+        let record =
+            json!({"sharedRequests": {"target": "Deployment/web", "requests": {"cpu": state}}});
+        let record = HpaRecord::parse(&record.to_string()).expect("a record");
+        let memory = SharedMemory::restored(&record, None, ("Deployment", "web"), NOW);
+        let context = VpaContext {
+            vpas: Some(&vpas),
+            pods: &pods,
+            template: &template,
+            is_only_writer: true,
+            utilization_of: asks_for_template.then_some(UtilizationOf::Template),
+            pod_level_resources: true,
+            memory: &memory,
+            readiness: Duration::ZERO,
+            now: NOW,
+        };
+        let vpa_rules = VpaRules::new(&spec, context);
+        report(&Case { vpa_rules, ..Case::default() }).notes.first().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_note_says_where_a_scale_point_is_from_and_what_it_means_for_requests() {
+        let vpa = "VerticalPodAutoscaler web changes the cpu requests of the same pods, so the replicas follow the usage per \
+                   pod relative to ";
+        let raised = json!({"raised": {"request": 460, "base": 300, "since": NOW, "needed": NOW}});
+        let long_ago = NOW.earlier(Duration::from_hours(9 * 24));
+        let idle = json!({"idle": {"since": long_ago, "last": NOW}});
+        for (template, cpu, state, asks_for_template, expected) in [
+            (
+                Some(500),
+                "400m",
+                json!({}),
+                false,
+                format!(
+                    "{vpa}300m (the target utilization of the request in the pod template); requests are at least 316m."
+                ),
+            ),
+            (
+                None,
+                "100m",
+                json!({"firstRequests": 400}),
+                false,
+                format!(
+                    "{vpa}240m (the target utilization of the first requests, as the pod template has none); requests are \
+                     at least 253m."
+                ),
+            ),
+            (
+                Some(500),
+                "460m",
+                raised,
+                false,
+                format!(
+                    "{vpa}414m (raised from 300m because maxReplicas are not enough); requests are at least 460m, as \
+                     maxReplicas are not enough."
+                ),
+            ),
+            (
+                Some(500),
+                "50m",
+                idle,
+                false,
+                format!(
+                    "{vpa}300m (the target utilization of the request in the pod template); requests have no lower bound, \
+                     as the workload is idle."
+                ),
+            ),
+            (
+                Some(500),
+                "400m",
+                json!({}),
+                true,
+                "plimsoll.dev/utilization-of is template, so the replicas follow the usage per pod relative to 300m (the \
+                 target utilization of the request in the pod template)."
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(note_about(template, cpu, &state, asks_for_template), expected);
         }
     }
 

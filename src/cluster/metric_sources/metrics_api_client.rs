@@ -1,28 +1,34 @@
-//! The value of each series or object of a metric, from the external and the custom metrics API, through one circuit breaker.
+//! A client of the metrics APIs of the cluster: `metrics.k8s.io`, `external.metrics.k8s.io` and `custom.metrics.k8s.io`,
+//! through one circuit breaker.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use kube::Client;
-use plimsoll_core::{scaling::MetricError, types::quantity::Quantity};
+use plimsoll_core::{
+    scaling::{MetricError, MetricValue},
+    types::quantity::Quantity,
+};
 
 use super::{
     circuit_breaker::{CircuitBreaker, ServiceCall},
     custom_metrics::{CustomMetric, CustomValue, ServedVersion, fetch_custom_metric},
-    external_metrics::fetch_external_values,
+    external_metrics::{fetch_external_metric, fetch_external_values},
+    resource_metrics::fetch_resource_metric,
 };
 
+const RESOURCE: &str = "the resource metrics API";
 const EXTERNAL: &str = "the external metrics API";
 const CUSTOM: &str = "the custom metrics API";
 
-/// Fetches values. An error is a one-line message.
-pub struct MetricValuesClient {
+/// Sends one request for each call. Selectors are text, empty for all.
+pub struct MetricsApiClient {
     client: Client,
     custom_version: ServedVersion,
-    circuit_breaker: CircuitBreaker,
+    pub(super) circuit_breaker: CircuitBreaker,
     timeout: Duration,
 }
 
-impl MetricValuesClient {
+impl MetricsApiClient {
     /// Each request takes `timeout` at most. At most `max_in_flight` wait for an unresponsive API.
     pub fn new(client: Client, timeout: Duration, max_in_flight: usize) -> Self {
         Self {
@@ -33,8 +39,34 @@ impl MetricValuesClient {
         }
     }
 
-    /// The value of each series of an external metric. An empty selector selects all.
-    pub async fn external(
+    /// The usage of a resource by each pod, or by one container of each.
+    pub async fn usage(
+        &self,
+        namespace: &str,
+        resource: &str,
+        container: Option<&str>,
+        selector: &str,
+    ) -> Result<MetricValue, MetricError> {
+        let Self { client, timeout, .. } = self;
+        let request =
+            fetch_resource_metric(client, namespace, resource, container, selector, *timeout);
+        self.call(RESOURCE, namespace, request).await
+    }
+
+    /// The sum of all series of an external metric.
+    pub async fn external_sum(
+        &self,
+        namespace: &str,
+        metric: &str,
+        selector: &str,
+    ) -> Result<MetricValue, MetricError> {
+        let request =
+            fetch_external_metric(&self.client, namespace, metric, selector, self.timeout);
+        self.call(EXTERNAL, namespace, request).await
+    }
+
+    /// The value of each series of an external metric. An error is a one-line message.
+    pub async fn external_values(
         &self,
         namespace: &str,
         metric: &str,
@@ -42,27 +74,37 @@ impl MetricValuesClient {
     ) -> Result<Vec<Quantity>, String> {
         let request =
             fetch_external_values(&self.client, namespace, metric, selector, self.timeout);
-        self.call(EXTERNAL, namespace, request).await
+        self.call_with_message(EXTERNAL, namespace, Box::pin(request)).await
     }
 
-    /// The values of a custom metric, one for each object.
-    pub async fn custom(&self, metric: &CustomMetric<'_>) -> Result<Vec<CustomValue>, String> {
+    /// The values of a custom metric, one for each object. An error is a one-line message.
+    pub async fn custom_values(
+        &self,
+        metric: &CustomMetric<'_>,
+    ) -> Result<Vec<CustomValue>, String> {
         let request = fetch_custom_metric(&self.client, &self.custom_version, metric, self.timeout);
-        // The discovery in it is large.
-        let request = Box::pin(request);
-        self.call(CUSTOM, metric.namespace, request).await
+        self.call_with_message(CUSTOM, metric.namespace, Box::pin(request)).await
+    }
+
+    /// The request is boxed, because it is large.
+    async fn call_with_message<T>(
+        &self,
+        service: &str,
+        namespace: &str,
+        request: Pin<Box<impl Future<Output = Result<T, String>>>>,
+    ) -> Result<T, String> {
+        let request = async { request.await.map_err(MetricError::Failed) };
+        self.call(service, namespace, request).await.map_err(|why| why.to_string())
     }
 
     async fn call<T>(
         &self,
         service: &str,
         namespace: &str,
-        request: impl Future<Output = Result<T, String>>,
-    ) -> Result<T, String> {
+        request: impl Future<Output = Result<T, MetricError>>,
+    ) -> Result<T, MetricError> {
         let call = ServiceCall { service, kind: service, namespace };
-        let request = async { request.await.map_err(MetricError::Failed) };
-        let response = self.circuit_breaker.call(call, self.timeout, request).await;
-        response.map_err(|why| why.to_string())
+        self.circuit_breaker.call(call, self.timeout, request).await
     }
 }
 
@@ -89,7 +131,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(10);
 
     /// A client of an API server that never responds to requests of namespace `a`.
-    fn values_client(discoveries: &Arc<AtomicUsize>) -> MetricValuesClient {
+    fn api_client(discoveries: &Arc<AtomicUsize>) -> MetricsApiClient {
         let discoveries = Arc::clone(discoveries);
         let server = service_fn(move |request: Request<Body>| {
             let path = request.uri().path().to_owned();
@@ -114,25 +156,25 @@ mod tests {
                 Ok::<_, Infallible>(Response::new(Body::from(body.to_string().into_bytes())))
             }
         });
-        MetricValuesClient::new(Client::new(server, "default"), LIMIT, 4)
+        MetricsApiClient::new(Client::new(server, "default"), LIMIT, 4)
     }
 
-    async fn custom(client: &MetricValuesClient, namespace: &str) -> Result<i64, String> {
+    async fn custom(client: &MetricsApiClient, namespace: &str) -> Result<i64, String> {
         let of = MeasuredObject::Pods { selector: "" };
         let metric = CustomMetric { namespace, of, name: "rps", selector: "" };
-        let values = client.custom(&metric).await?;
+        let values = client.custom_values(&metric).await?;
         Ok(values.iter().map(|value| value.value.milli_value()).sum())
     }
 
-    async fn external(client: &MetricValuesClient, namespace: &str) -> Result<i64, String> {
-        let values = client.external(namespace, "jobs", "").await?;
+    async fn external(client: &MetricsApiClient, namespace: &str) -> Result<i64, String> {
+        let values = client.external_values(namespace, "jobs", "").await?;
         Ok(values.iter().map(|value| value.milli_value()).sum())
     }
 
     #[tokio::test(start_paused = true)]
     async fn metrics_that_hang_in_one_namespace_delay_no_other_namespace() {
         let discoveries = Arc::default();
-        let client = values_client(&discoveries);
+        let client = api_client(&discoveries);
         for _ in 0..5 {
             for error in [custom(&client, "a").await, external(&client, "a").await] {
                 let error = error.expect_err("no response");

@@ -1,0 +1,157 @@
+//! The VerticalPodAutoscalers of the targets whose replicas a controller sets.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use kube::ResourceExt as _;
+use plimsoll_core::{
+    api::{VerticalPodAutoscaler, scale_target::ScaleTarget},
+    coordination::PodUpdates,
+    hpa::vpa_rules::TargetVpa,
+    updater::{WorkloadState, guard::workload_state::ANNOTATION},
+};
+
+use super::{
+    optional_watch::OptionalWatch,
+    shutdown::{ShutdownToken, Tasks},
+};
+use crate::cluster::watch::WatchFactory;
+
+/// Cached VPAs, with one watch for each watched namespace, or one for all.
+pub struct Vpas {
+    factory: WatchFactory,
+    watches: Vec<VpaWatch>,
+}
+
+struct VpaWatch {
+    namespace: Option<String>,
+    vpas: Arc<OptionalWatch<VerticalPodAutoscaler, Arc<TargetVpa>>>,
+}
+
+impl Vpas {
+    /// VPAs of these namespaces, or of all if empty.
+    pub fn new(namespaces: &[String], factory: WatchFactory) -> Self {
+        let watches = if namespaces.is_empty() {
+            vec![VpaWatch::new(None)]
+        } else {
+            namespaces.iter().map(|namespace| VpaWatch::new(Some(namespace.clone()))).collect()
+        };
+        Self { factory, watches }
+    }
+
+    /// The VPAs of a target; `None` until all are listed.
+    pub fn of_target(&self, namespace: &str, target: &ScaleTarget) -> Option<Vec<Arc<TargetVpa>>> {
+        let covers = |watch: &&VpaWatch| {
+            watch.namespace.as_deref().is_none_or(|watched| watched == namespace)
+        };
+        self.watches.iter().find(covers)?.of_target(namespace, target)
+    }
+
+    /// Waits until the VPAs of all targets are known.
+    pub async fn wait_until_known(&self) {
+        for watch in &self.watches {
+            watch.vpas.wait_until_known().await;
+        }
+    }
+
+    /// Starts the watches. They run until `stop` is cancelled. `consequence` follows where VPAs cannot be read.
+    pub fn start(&self, consequence: &'static str, stop: &ShutdownToken, tasks: &mut Tasks) {
+        for VpaWatch { namespace, vpas } in &self.watches {
+            vpas.start(&self.factory, namespace.as_deref(), consequence, stop, tasks);
+        }
+    }
+}
+
+impl VpaWatch {
+    fn new(namespace: Option<String>) -> Self {
+        let stored = |vpa| Arc::new(target_vpa(vpa));
+        let vpas = OptionalWatch::new("autoscaling.k8s.io", "verticalpodautoscalers", stored);
+        Self { namespace, vpas: Arc::new(vpas) }
+    }
+
+    fn of_target(&self, namespace: &str, target: &ScaleTarget) -> Option<Vec<Arc<TargetVpa>>> {
+        let is_of_target = |vpa: &&Arc<TargetVpa>| {
+            let own = &vpa.spec.target_ref;
+            own.kind == target.kind && own.name == target.name
+        };
+        self.vpas.read(|vpas| vpas.in_namespace(namespace).filter(is_of_target).cloned().collect())
+    }
+}
+
+/// What is needed of a VPA.
+pub(crate) fn target_vpa(vpa: VerticalPodAutoscaler) -> TargetVpa {
+    let name = vpa.name_any().into();
+    let annotations: &BTreeMap<String, String> = vpa.annotations();
+    let state = annotations.get(ANNOTATION);
+    let state = state.and_then(|text| WorkloadState::read(text, &vpa.spec.target_ref).ok());
+    let rollout = state.and_then(|state| state.rollout);
+    let updates = rollout.map(|rollout| PodUpdates { began: rollout.wave, last: rollout.last });
+    TargetVpa { name, spec: vpa.spec, updates }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{
+        types::Time,
+        updater::guard::{Health, rollout::Rollout},
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn vpa(namespace: &str, name: &str, target: &str) -> VerticalPodAutoscaler {
+        let vpa = json!({
+            "apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"targetRef": {"kind": "Deployment", "name": target}},
+        });
+        serde_json::from_value(vpa).expect("a VPA")
+    }
+
+    fn target(name: &str) -> ScaleTarget {
+        ScaleTarget {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_the_vpas_of_the_target_are_found_once_they_are_listed() {
+        let watch = VpaWatch::new(None);
+        assert!(watch.of_target("shop", &target("web")).is_none(), "nothing is known yet");
+        let vpas = [vpa("shop", "a", "web"), vpa("shop", "b", "db"), vpa("bank", "c", "web")];
+        watch.vpas.store_list(vpas);
+        let names = |namespace, name| {
+            let found = watch.of_target(namespace, &target(name)).expect("they are listed");
+            found.iter().map(|vpa| vpa.name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("shop", "web"), ["a"]);
+        assert_eq!(names("bank", "web"), ["c"]);
+        assert_eq!(names("bank", "db"), [""; 0]);
+    }
+
+    #[test]
+    fn the_updates_of_pods_are_those_that_the_updater_recorded() {
+        let mut object = vpa("shop", "a", "web");
+        assert_eq!(target_vpa(object.clone()).updates, None);
+        let [began, wave, last] =
+            [0, 60, 300].map(|seconds| Time::from_secs(1_800_000_000 + seconds));
+        let rollout = Rollout {
+            began,
+            last,
+            streak: 0,
+            wave,
+            touched: 1,
+            evicted: 1,
+            before: Health::default(),
+            target: Vec::new(),
+        };
+        let state = WorkloadState { rollout: Some(rollout), ..WorkloadState::default() };
+        let text = state.write(&object.spec.target_ref).expect("it fits");
+        object.annotations_mut().insert(ANNOTATION.to_owned(), text);
+        let expected = PodUpdates { began: wave, last };
+        assert_eq!(target_vpa(object.clone()).updates, Some(expected));
+        object.spec.target_ref.name = "db".to_owned();
+        assert_eq!(target_vpa(object).updates, None, "they are of another target");
+    }
+}
