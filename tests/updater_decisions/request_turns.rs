@@ -214,7 +214,7 @@ fn within(resource: Resource, written: i32) -> SharedRequest {
     };
     SharedRequest {
         rule: SharedRequestRule::Within { min: 264, max: 500 },
-        target: Some(Ok(Retargetable { target, was_reset: false })),
+        target: Some(Ok(Retargetable { target, was_reset: false, is_recorded: true })),
         ..shared(resource, steady(), false)
     }
 }
@@ -296,6 +296,12 @@ fn once_no_pod_changes_the_target_belongs_to_the_mean_request() {
     case.shared_requests =
         vec![SharedRequest { rule: SharedRequestRule::Held, ..within(Resource::Cpu, 50) }];
     assert_eq!(targets(&case), (vec![], vec![]), "the rule is another one");
+    let mut unwritten = within(Resource::Cpu, 50);
+    if let Some(Ok(found)) = &mut unwritten.target {
+        found.is_recorded = false;
+    }
+    case.shared_requests = vec![unwritten];
+    assert_eq!(targets(&case), (vec![], vec![]), "no step has written a target");
     case.shared_requests = vec![within(Resource::Cpu, 50)];
     case.wanted = DesiredReplicas::Known(5);
     assert_eq!(targets(&case), (vec![], vec![]), "a pod is missing");

@@ -152,6 +152,11 @@ impl UpdateMode {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// Whether running pods are changed, but for the end of a startup boost.
+    pub const fn changes_running_pods(self) -> bool {
+        !matches!(self, Self::Off | Self::Initial)
+    }
 }
 
 /// A requirement for evictions.

@@ -228,6 +228,20 @@ impl SharedRequest {
         self.container.as_deref().is_none_or(|name| name == container)
     }
 
+    /// Does not change the request together with the target, if pods have a container that the target counts and the template
+    /// does not have: the scale point would be too low. `names` are those of the containers of the pods.
+    pub fn hold_if_others_count<'a>(
+        &mut self,
+        template: &TemplateRequests,
+        mut names: impl Iterator<Item = &'a str>,
+    ) {
+        let is_retargeted = matches!(self.target, Some(Ok(_)));
+        if is_retargeted && names.any(|name| self.counts(name) && !template.has_container(name)) {
+            self.target = Some(Err(RetargetRefusal::OtherContainers));
+            self.rule = SharedRequestRule::Held;
+        }
+    }
+
     /// Whether the request is not changed.
     pub fn is_held(&self) -> bool {
         matches!(self.rule, SharedRequestRule::Held | SharedRequestRule::Waits(_))
@@ -509,6 +523,24 @@ mod tests {
                 assert_eq!(shared.scale_point.map(|point| point.milli), Some(300), "{percent}");
                 assert_eq!(shared.replicas.proposed, Some(2), "{percent}");
             }
+        }
+    }
+
+    #[test]
+    fn a_target_that_counts_containers_outside_the_template_does_not_change() {
+        let container = ContainerRequests { name: "app".into(), cpu: Some(500), memory: None };
+        let template: TemplateRequests = [container].into_iter().collect();
+        let retargeting = Some(Retargeting { now: Time::from_secs(0), needs_record: false });
+        let context = SharingContext { retargeting, ..SharingContext::default() };
+        let mut follower = follower(Some(60), false);
+        follower.targets.may_follow = true;
+        for (names, is_held) in [(&["app"][..], false), (&["app", "proxy"], true), (&[], false)] {
+            let shared = follower.shared_requests(Some(&template), context).next();
+            let mut shared = shared.expect("it follows one request");
+            shared.hold_if_others_count(&template, names.iter().copied());
+            assert_eq!(shared.is_held(), is_held, "{names:?}");
+            let text = shared.to_string();
+            assert_eq!(text.contains("not in the pod template"), is_held, "{text}");
         }
     }
 

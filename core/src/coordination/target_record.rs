@@ -107,6 +107,11 @@ pub enum RetargetRefusal {
     /// The request in the pod template is unknown.
     #[error("the request in the pod template is unknown")]
     NoScalePoint,
+    /// The target is relative to requests that the pod template does not have.
+    #[error(
+        "pods have containers that are not in the pod template; use a ContainerResource metric, which does not count them"
+    )]
+    OtherContainers,
 }
 
 /// A target that may be changed together with the requests.
@@ -116,6 +121,8 @@ pub struct Retargetable {
     pub target: RecordedTarget,
     /// Whether another client has written the target of the user again.
     pub was_reset: bool,
+    /// Whether the target of the object is the recorded one.
+    pub is_recorded: bool,
 }
 
 impl TargetRecord {
@@ -185,7 +192,7 @@ impl TargetRecord {
             original,
             written: percent,
         };
-        Ok(Retargetable { target, was_reset })
+        Ok(Retargetable { target, was_reset, is_recorded: self.has_written(current) })
     }
 
     fn recent_resets(&self, now: Time) -> impl Iterator<Item = Time> {
@@ -195,7 +202,7 @@ impl TargetRecord {
     /// The record with a target that is about to be written.
     #[must_use]
     pub fn with_target(&self, retargetable: &Retargetable, percent: i32, now: Time) -> Self {
-        let Retargetable { target, was_reset } = retargetable;
+        let Retargetable { target, was_reset, .. } = retargetable;
         let is_other = |one: &&RecordedTarget| {
             (one.resource, &one.container) != (target.resource, &target.container)
         };

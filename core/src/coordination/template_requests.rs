@@ -53,6 +53,11 @@ impl TemplateRequests {
         counted.try_fold(first, |sum, request| Some(sum.saturating_add(request?)))
     }
 
+    /// Whether the template has a container that runs as long as the pod.
+    pub fn has_container(&self, name: &str) -> bool {
+        self.0.iter().any(|one| *one.name == *name)
+    }
+
     /// The requests as one line.
     pub fn to_text(&self) -> String {
         let amount = |milli: Option<i64>| milli.map(|milli| milli.to_string()).unwrap_or_default();

@@ -56,7 +56,7 @@ pub(super) fn observed_replicas(
     );
     // The result of a query is not in the status. It may be what keeps the replicas.
     let queries = annotations.keys().any(|key| key.starts_with(QUERY_PREFIX));
-    // While Plimsoll changes the replicas, the status of the other controller does not tell when, nor what comes next.
+    // While Plimsoll changes the replicas, the status of the other controller does not show when, nor what comes next.
     let record = annotations.get(RECORD_ANNOTATION).and_then(|text| HpaRecord::parse(text).ok());
     let record = record.filter(|_| takeover.mode != ObjectMode::Shadow).unwrap_or_default();
     let by_status = status.and_then(|status| status.last_scale_time.as_ref());

@@ -50,7 +50,7 @@ pub fn object_targets(metadata: &ObjectMeta, spec: &Spec) -> ObjectTargets {
     ObjectTargets { record, owner, may_follow: !is_driven && !has_option }
 }
 
-/// The patch of an object that was just read for a change of a target; `None` if it has the target already.
+/// The patch of an object that was just read for a change of a target; `None` if it has the target and its record already.
 pub fn target_change_patch(
     object: &HorizontalPodAutoscaler,
     change: &TargetChange,
@@ -77,7 +77,8 @@ pub fn target_change_patch(
     if found.target.scale_point != decided.scale_point {
         return Err(TargetError::Changed("the scale point is another one".to_owned()));
     }
-    if percent == change.percent {
+    // The admission controller needs the record even of a target that stays.
+    if percent == change.percent && found.is_recorded {
         return Ok(None);
     }
     let record = record.with_target(&found, change.percent, now);
@@ -159,6 +160,12 @@ mod tests {
         let text = serde_json::to_string(&record).expect("JSON");
         let written = json!({SCALE_POINT_ANNOTATION: text});
         assert_eq!(target_change_patch(&object(&written, 75), &change(75), NOW), Ok(None));
+        // A target that stays is recorded once.
+        let same = target_change_patch(&object(&json!({}), 60), &change(60), NOW);
+        let record = written_record(&same.expect("allowed").expect("a patch"));
+        let text = serde_json::to_string(&record).expect("JSON");
+        let recorded = object(&json!({SCALE_POINT_ANNOTATION: text}), 60);
+        assert_eq!(target_change_patch(&recorded, &change(60), NOW), Ok(None));
         // The next step.
         let next = target_change_patch(&object(&written, 75), &change(80), NOW);
         let record = written_record(&next.expect("allowed").expect("a patch"));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart_by_resource_and_container() {
+    fn requests_are_separate_by_resource_and_container() {
         let mut memory = memory();
         let app = State { first_requests: Some(7), ..State::default() };
         memory.change((Resource::Cpu, Some("app")), |_| app);

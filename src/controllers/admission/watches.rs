@@ -30,7 +30,6 @@ use plimsoll_core::{
     coordination::{Retargeting, SharedRequest},
     sizing::LimitRangeItem,
     types::{ObjectKey, Time, compat::Compat},
-    vpa_match,
 };
 
 pub(super) struct Watches {
@@ -173,7 +172,7 @@ impl WatchStores {
         vpa: &VerticalPodAutoscaler,
         retargets_at: Option<Time>,
     ) -> Vec<SharedRequest> {
-        let is_updated = vpa_match::changes_running_pods(vpa, Compat::Plimsoll);
+        let is_updated = vpa.spec.update_mode().changes_running_pods();
         let retargeting =
             retargets_at.filter(|_| is_updated).map(|now| Retargeting { now, needs_record: true });
         let TargetRef { kind, name, .. } = &vpa.spec.target_ref;

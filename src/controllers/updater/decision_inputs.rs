@@ -90,10 +90,19 @@ impl<'a> DecisionInputs<'a> {
         let (kind, name) = (&*workload.target.0, &*workload.target.1);
         let template = WellKnown::from_kind(kind)
             .and_then(|kind| stores.controllers.template(kind, namespace, name));
-        let retargeting = shared.permissions.allowed_writes().targets;
+        let retargeting = shared.permissions.allowed_writes().targets
+            && workload.vpa.spec.update_mode().changes_running_pods();
         let retargeting = retargeting.then_some(Retargeting { now, needs_record: false });
         let (target, template) = ((kind, name), template.as_ref());
-        let shared = stores.followers.shared_requests(namespace, target, template, retargeting);
+        let mut shared = stores.followers.shared_requests(namespace, target, template, retargeting);
+        if let Some(template) = template {
+            for request in &mut shared {
+                let pods = workload.pods.iter();
+                let containers = pods.flat_map(|pod| pod.sizing.sized_containers(true));
+                let names = containers.map(|(_, container)| &*container.name);
+                request.hold_if_others_count(template, names);
+            }
+        }
         Self::new(workload, flags, &ranges, stores.quotas.in_namespace(namespace), shared, now)
     }
 

@@ -47,7 +47,8 @@ pub(super) fn before_step(
     workload.subject.sizing.spec.shared_requests.iter().filter_map(change).collect()
 }
 
-/// The targets that differ from those that belong to the requests of the pods, while no pod changes.
+/// The targets that were written for earlier steps and differ from those that belong to the requests of the pods, while no pod
+/// changes.
 pub(super) fn of_settled_pods(workload: &PassWorkload<'_>) -> Vec<TargetChange> {
     let is_settled = |view: &PodView<'_>| {
         let is_moving = view.is_evicted || view.is_boosted || view.resize_phase.is_under_way();
@@ -57,7 +58,7 @@ pub(super) fn of_settled_pods(workload: &PassWorkload<'_>) -> Vec<TargetChange> 
         return Vec::new();
     }
     let change = |request: &SharedRequest| {
-        let target = &retargetable(request)?.target;
+        let target = &retargetable(request).filter(|found| found.is_recorded)?.target;
         let requests: Option<Vec<i64>> =
             workload.views.iter().map(|view| request_of(view, request, &[])).collect();
         let percent = target.percent(mean_of(requests?.into_iter())?);
