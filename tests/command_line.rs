@@ -3,6 +3,7 @@
 //! The gate compares with the recorded output of upstream's programs; deep runs them.
 
 mod deep;
+mod kubectl_plugin;
 
 use std::{
     collections::BTreeMap,

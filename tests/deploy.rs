@@ -16,6 +16,7 @@ mod overlays_applied;
 mod prometheus_scrape;
 mod rbac;
 mod rbac_matrix;
+mod recommended_component;
 pub mod rendered_manifests;
 mod scenario;
 mod threat_model;

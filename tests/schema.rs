@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A schema from `docs/schema`.
 pub fn schema(name: &str) -> Value {
@@ -58,11 +58,18 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec
                 let mut names = rule.as_array().expect("a list").iter().filter_map(Value::as_str);
                 names.all(|name| value.get(name).is_some())
             }
+            "additionalProperties" if rule.is_object() => {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    if !is_known(rules, name) {
+                        check(root, rule, value, &format!("{at}/{name}"), faults);
+                    }
+                }
+                true
+            }
             "additionalProperties" => {
-                assert_eq!(rule, false, "only false is understood");
-                let known = rules.get("properties");
+                assert_eq!(rule, false, "only false and a schema are understood");
                 let mut names = value.as_object().into_iter().flat_map(|object| object.keys());
-                names.all(|name| known.is_some_and(|known| known.get(name).is_some()))
+                names.all(|name| is_known(rules, name))
             }
             other => panic!("{at}: the keyword {other} is not understood: add it here"),
         };
@@ -70,6 +77,10 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec
             faults.push(format!("{at}: {value} against {keyword}: {rule}"));
         }
     }
+}
+
+fn is_known(rules: &Map<String, Value>, name: &str) -> bool {
+    rules.get("properties").is_some_and(|known| known.get(name).is_some())
 }
 
 fn is_a(rule: &Value, value: &Value) -> bool {
@@ -98,14 +109,15 @@ fn each_keyword_rejects_invalid_documents() {
                 "a": { "$ref": "#/$defs/small" },
                 "b": { "type": ["string", "null"] },
                 "c": { "type": "array", "minItems": 1, "items": { "enum": ["x", "y"] } },
-                "d": { "const": true }
+                "d": { "const": true },
+                "f": { "type": "object", "additionalProperties": { "type": "integer" } }
             },
             "$defs": { "small": { "type": "integer", "minimum": 1, "maximum": 3 } }
         }"##,
     )
     .expect("JSON");
     let count = |text| faults(&schema, &serde_json::from_str(text).expect("JSON")).len();
-    assert_eq!(count(r#"{ "a": 1, "b": null, "c": ["x"], "d": true }"#), 0);
+    assert_eq!(count(r#"{ "a": 1, "b": null, "c": ["x"], "d": true, "f": { "x": 1 } }"#), 0);
     for bad in [
         r"[]",
         r"{}",
@@ -117,6 +129,7 @@ fn each_keyword_rejects_invalid_documents() {
         r#"{ "a": 1, "c": ["z"] }"#,
         r#"{ "a": 1, "d": false }"#,
         r#"{ "a": 1, "e": 1 }"#,
+        r#"{ "a": 1, "f": { "x": "1" } }"#,
     ] {
         assert!(count(bad) > 0, "{bad} was let through");
     }

@@ -5,12 +5,13 @@ use std::ffi::OsString;
 
 use super::{
     Command, admission, explain, horizontal, one_line, output::CliError, parse, parse_problem,
-    recommender, updater, watermark,
+    recommend_options::RecommendCommand, recommender, updater, watermark,
 };
 use crate::controllers::{
     AdmissionConfig, HorizontalConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
     all_in_one::AllInOneConfig, runtime::config::ProcessConfig,
 };
+use crate::report::recommend::run::RecommendConfig;
 use plimsoll_core::types::compat::Compat;
 
 /// Parses the flags of a recommender, or returns the error message.
@@ -46,6 +47,15 @@ pub fn watermark_config(
 /// Parses the flags of a horizontal controller.
 pub fn horizontal_config(flags: &[&str]) -> Result<HorizontalConfig, String> {
     role_config(horizontal::NAME, flags, |_| String::new(), |all| all.horizontal)
+}
+
+/// Parses the flags of a report on workloads.
+pub fn recommend_config(flags: &[&str]) -> Result<RecommendConfig, String> {
+    let (cli, typed) = parse(command_line("recommend", &words(flags)))
+        .map_err(|error| one_line(&error.render().to_string()))?;
+    let Command::Recommend(arguments) = cli.command else { return Err("not recommend".to_owned()) };
+    let command = RecommendCommand::new(&arguments, &typed, |_| String::new());
+    command.map(|command| command.config).map_err(CliError::into_message)
 }
 
 fn role_config<C>(
@@ -146,10 +156,11 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Watermark(arguments) => arguments.check(&typed),
         Command::Explain(arguments) => explain::check(&arguments, &typed),
         Command::Hpa(arguments) => arguments.check(),
+        Command::Recommend(arguments) => arguments.check(&typed),
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
             .and_then(|(_, daemon)| without_warnings(&daemon.process)),
-        Command::Demo(_) | Command::Crds(_) | Command::Status(_) => Ok(()),
+        Command::Completion(_) | Command::Crds(_) | Command::Demo(_) | Command::Status(_) => Ok(()),
     };
     checked.map_err(CliError::into_message)
 }

@@ -15,6 +15,7 @@ use plimsoll_storage::{Storage, local::LocalStorage};
 
 use super::{
     Exit,
+    one_shot::first_signal,
     output::{self, CliError, OutputFormat},
     panic_hook,
     progress::Progress,
@@ -229,19 +230,4 @@ impl ProgressObserver for DemoObserver {
     fn is_cancelled(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-}
-
-/// Handles signals from now on. The result is the exit code of the first one.
-fn first_signal() -> std::io::Result<impl Future<Output = Exit>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => Exit::Interrupted,
-            _ = terminate.recv() => Exit::Terminated,
-            _ = hangup.recv() => Exit::HungUp,
-        }
-    })
 }

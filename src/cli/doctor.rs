@@ -177,7 +177,7 @@ pub fn run(
     }
     let config = arguments.config(environment)?;
     for flag in prometheus_auth::exposed_secret_warnings(typed) {
-        output::print_note(&format!("plimsoll: {flag}"));
+        output::print_warning(&flag);
     }
     let spinner = Spinner::start(terminal, "querying the Prometheus");
     let report = block_on(async {

@@ -13,6 +13,8 @@ pub enum Exit {
     Usage = 2,
     /// A bug in this program.
     Internal = 3,
+    /// Something could not be read, and the output names it.
+    Incomplete = 4,
     /// The terminal was closed (128 + SIGHUP, as in shells).
     HungUp = 129,
     /// The user interrupted the program (128 + SIGINT).

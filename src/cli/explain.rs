@@ -13,6 +13,7 @@ use super::{
     recommender_model::{ModelArgs, PodCapArgs},
     terminal::Terminal,
     updater_policy::UpdaterPolicyArgs,
+    watch::WatchArgs,
 };
 use crate::{
     cluster::clock::Clock,
@@ -72,6 +73,8 @@ pub struct ObjectArgs {
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
+    watch: WatchArgs,
+    #[command(flatten)]
     report: ReportArgs,
 }
 
@@ -112,14 +115,14 @@ impl ObjectArgs {
     fn explain<R: Serialize>(
         &self,
         terminal: &Terminal,
-        explain: impl AsyncFnOnce(Cluster) -> Result<R, ExplainError>,
-        render: impl FnOnce(&R, &Style) -> String,
+        explain: impl AsyncFnMut(Cluster) -> Result<R, ExplainError>,
+        render: impl Fn(&R, &Style) -> String,
         findings: impl FnOnce(&R) -> &[Finding],
     ) -> Result<Exit, CliError> {
         let message = format!("reading {} from the cluster", self.object.1);
-        let report = self.report.read(USER_AGENT, terminal, &message, explain)?;
-        let is_fine = findings(&report).is_empty();
-        self.report.print(terminal, &report, render, is_fine)
+        let is_fine = |report: &R| findings(report).is_empty();
+        let request = (USER_AGENT, &*message);
+        self.report.show(self.watch, request, terminal, explain, (render, is_fine))
     }
 }
 
@@ -151,6 +154,7 @@ Examples:
   plimsoll explain vpa web                      in the context's namespace
   plimsoll explain vpa shop/web --context prod
   plimsoll explain vpa -n shop web -o json | jq .containers
+  plimsoll explain vpa web --watch              every 5 s, and what changed
 
 The numbers are recomputed from the stored history, the VPA and its pods, with
 the recommender's own code: pass the flags of the recommender (--help lists
@@ -210,6 +214,7 @@ Examples:
   plimsoll explain pod web-5d9c-x2x4z           in the context's namespace
   plimsoll explain pod shop/web-5d9c-x2x4z --context prod
   plimsoll explain pod -n shop web-0 -o json | jq .verdict
+  plimsoll explain pod web-0 --watch            every 5 s, and what changed
 
 The updater's own code decides, based on the pod, its workload and its VPA, and
 on the stored state of their last changes: pass the flags of the updater (--help
@@ -270,6 +275,7 @@ Examples:
   plimsoll explain hpa web                      in the context's namespace
   plimsoll explain hpa shop/web --context prod
   plimsoll explain hpa -n shop web -o json | jq .metrics
+  plimsoll explain hpa web --watch              every 5 s, and what changed
 
 Repeats one pass of the HPA controller with the same rules: pass its flags if
 they differ from the defaults. Usage is read from the metrics API; values of
@@ -307,6 +313,7 @@ Examples:
   plimsoll explain wpa web                      in the context's namespace
   plimsoll explain wpa shop/web --context prod
   plimsoll explain wpa -n shop web -o json | jq .decision
+  plimsoll explain wpa web --watch              every 5 s, and what changed
 
 Shows the last decision of the watermark controller step by step, from the
 status of the object: past metric values cannot be queried again.

@@ -290,7 +290,7 @@ fn participle(transition: Transition) -> String {
 }
 
 fn note(text: &str) {
-    output::print_note(&format!("plimsoll: {}", escape_to_one_line(text)));
+    output::print_warning(&escape_to_one_line(text));
 }
 
 #[cfg(test)]

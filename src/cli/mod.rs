@@ -8,6 +8,7 @@ mod all_in_one;
 mod certificates;
 mod cloud_identity;
 mod cluster;
+mod completion;
 mod config_from_flags;
 mod container_series;
 mod crds;
@@ -23,6 +24,7 @@ mod go_values;
 mod horizontal;
 mod hpa;
 mod hpa_controller;
+mod invocation;
 mod klog;
 pub mod log;
 mod one_shot;
@@ -34,6 +36,9 @@ mod progress;
 mod prometheus;
 mod prometheus_auth;
 mod prometheus_queries;
+mod recommend;
+mod recommend_options;
+mod recommend_run;
 mod recommender;
 mod recommender_model;
 mod registration;
@@ -44,9 +49,10 @@ mod terminal;
 mod updater;
 mod updater_guards;
 mod updater_policy;
+mod watch;
 mod watermark;
 
-use std::{ffi::OsString, path::Path};
+use std::ffi::OsString;
 
 use clap::{
     Arg, FromArgMatches as _, Parser, Subcommand,
@@ -55,14 +61,15 @@ use clap::{
 };
 
 pub use config_from_flags::{
-    admission_config, all_in_one_config, check, horizontal_config, recommender_config,
-    updater_config, watermark_config,
+    admission_config, all_in_one_config, check, horizontal_config, recommend_config,
+    recommender_config, updater_config, watermark_config,
 };
 pub use exit::Exit;
 
 use self::{
     flag_syntax::FlagSyntax,
     flags::{command, map_arguments},
+    invocation::{Invocation, find_role},
     output::{CliError, escape_to_one_line},
     parsed_flags::ParsedFlags,
     terminal::Terminal,
@@ -84,12 +91,16 @@ Examples:
   plimsoll status                      status of the roles in a cluster
   plimsoll explain vpa shop/web        how its recommendation was computed
   plimsoll explain pod shop/web-0      why the updater skips it
+  plimsoll explain hpa web --watch     every 5 s, and what changed
   plimsoll doctor --prometheus-address http://localhost:9090
                                        what history a Prometheus can provide
+  plimsoll recommend                   what all workloads should request
+  plimsoll completion bash             completes commands, flags and names
 
 Every flag can also be set in the environment: --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
 Exit codes: 0 success, 1 findings or bad input, 2 usage, 3 a bug,
+4 incomplete: recommend could not read everything,
 129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM.
 Documentation: README.md and docs/ in the source.";
 
@@ -108,12 +119,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     AdmissionController(Box<admission::AdmissionArgs>),
+    Completion(completion::CompletionArgs),
     Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
     Doctor(Box<doctor::DoctorArgs>),
     Explain(Box<explain::ExplainArgs>),
     Horizontal(Box<horizontal::HorizontalArgs>),
     Hpa(Box<hpa::HpaArgs>),
+    Recommend(Box<recommend::RecommendArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
     Run(all_in_one::RunArgs),
     Status(status::StatusArgs),
@@ -137,17 +150,30 @@ const DRY_RUN_COMMAND: &str = "dry-run";
 /// Runs the program. The first argument is the program name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     panic_hook::install();
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let invocation = Invocation::of(&arguments);
+    invocation.store();
+    let completed = match invocation {
+        Invocation::KubectlCompletion => Some(completion::complete_for_kubectl(&arguments[1..])),
+        Invocation::ShellCompletion => Some(completion::complete_names(&arguments[2..])),
+        Invocation::Program | Invocation::KubectlPlugin => None,
+    };
+    if let Some(exit) = completed {
+        return exit;
+    }
     let outcome = parse(arguments).map_err(|error| parse_problem(&error)).and_then(|parsed| {
         let (Cli { no_color, command }, typed) = parsed;
         let terminal = Terminal::detect(no_color);
         match command {
             Command::AdmissionController(arguments) => admission::run(&arguments, &typed),
+            Command::Completion(arguments) => completion::run(&arguments),
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
             Command::Doctor(arguments) => doctor::run(&arguments, &typed, &terminal),
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Horizontal(arguments) => horizontal::run(&arguments, &typed),
             Command::Hpa(arguments) => hpa::run(&arguments, &terminal),
+            Command::Recommend(arguments) => recommend::run(&arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
@@ -173,9 +199,9 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<(Cli, ParsedFl
             argument.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
         if empty { argument.env(Resettable::Reset) } else { argument }
     };
-    let mut command = map_arguments(command(), set);
-    let (arguments, strays) =
-        normalise_role_arguments(&mut command, arguments.into_iter().collect())?;
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let mut command = Invocation::of(&arguments).adapt(map_arguments(command(), set));
+    let (arguments, strays) = normalise_role_arguments(&mut command, arguments)?;
     let read = command.try_get_matches_from_mut(arguments).and_then(|matches| {
         let (mut command, mut innermost) = (&command, &matches);
         while let Some((name, below)) = innermost.subcommand() {
@@ -213,25 +239,6 @@ fn normalise_role_arguments(
     Ok((whole.collect(), read.ignored))
 }
 
-/// Finds the role to start, by its command or by the program name, with the arguments before and after it. Returns `None`
-/// for a subcommand of a role.
-fn find_role(arguments: &[OsString]) -> Option<(&'static str, &[OsString], &[OsString])> {
-    let (program, rest) = arguments.split_first()?;
-    let stem = Path::new(program).file_stem();
-    if let Some((role, _)) =
-        ROLES.into_iter().find(|(_, program)| stem.is_some_and(|stem| stem == *program))
-    {
-        return Some((role, &[], rest));
-    }
-    // Only switches can precede a command.
-    let at = rest.iter().position(|word| !word.to_string_lossy().starts_with('-'))?;
-    let (role, _) = ROLES.into_iter().find(|(role, _)| rest[at] == *role)?;
-    let after = &rest[at + 1..];
-    let is_below =
-        role == watermark::NAME && after.first().is_some_and(|word| word == DRY_RUN_COMMAND);
-    (!is_below).then_some((role, &rest[..at], after))
-}
-
 /// Escapes control characters of user input in an error.
 fn escape_typed_text(mut error: clap::Error) -> clap::Error {
     let one_line = |text: &String| escape_to_one_line(text);
@@ -258,7 +265,7 @@ fn parse_problem(error: &clap::Error) -> CliError {
             output::print_result(&error.render().to_string()).err().unwrap_or_else(CliError::silent)
         }
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let help = command().render_help().to_string();
+            let help = Invocation::current().adapt(command()).render_help().to_string();
             CliError::usage(format!("a command is required\n\n{}", help.trim_end()))
         }
         _ => CliError::usage(one_line(&error.render().to_string())),
@@ -329,6 +336,7 @@ mod tests {
         let examples = [
             EXAMPLES,
             admission::EXAMPLES,
+            completion::EXAMPLES,
             demo::EXAMPLES,
             doctor::EXAMPLES,
             doctor::HPA_EXAMPLES,
@@ -337,6 +345,7 @@ mod tests {
             explain::VPA_EXAMPLES,
             horizontal::EXAMPLES,
             hpa::EXAMPLES,
+            recommend::EXAMPLES,
             recommender::EXAMPLES,
             all_in_one::EXAMPLES,
             status::EXAMPLES,
@@ -355,21 +364,6 @@ mod tests {
                 assert!(line.chars().count() <= 80, "{path}: {line}");
             }
         }
-    }
-
-    #[test]
-    fn a_role_is_selected_by_subcommand_or_program_name_and_not_by_its_subcommands() {
-        let of = |line: &str| {
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            find_role(&words).map(|(role, before, after)| (role, before.len(), after.len()))
-        };
-        assert_eq!(of("plimsoll --no-color watermark -workers 1"), Some(("watermark", 1, 2)));
-        assert_eq!(of("/manager -workers=1"), Some(("watermark", 0, 1)));
-        assert_eq!(of("/manager dry-run list"), Some(("watermark", 0, 2)));
-        assert_eq!(of("plimsoll watermark dry-run list --all"), None);
-        assert_eq!(of("plimsoll crds"), None);
-        let line = ["plimsoll", "watermark", "dry-run", "revert", "-f", "-"].map(OsString::from);
-        assert!(parse(line).is_ok());
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! What commands share that read a cluster or a server once: flags, a message while they wait, and the report.
+//! What commands share that read a cluster or a server once, or repeatedly with `--watch`: flags, a message
+//! while they wait, and the report.
 
 use std::{
     fmt::Display,
     io::{self, Write as _},
+    time::Duration,
 };
 
 use clap::Args;
@@ -12,8 +14,10 @@ use super::{
     Exit,
     output::{self, CliError, OutputFormat},
     terminal::Terminal,
+    watch::{WatchArgs, WatchView, repeat},
 };
 use crate::{
+    cluster::clock::Clock,
     controllers::runtime::command_client::{self, Cluster, ClusterOptions},
     report::style::Style,
 };
@@ -45,6 +49,28 @@ impl ReportArgs {
         })
     }
 
+    /// Connects to the cluster, makes a report and prints it; with `--watch` again and again on the same
+    /// connection, until a signal.
+    pub fn show<R: Serialize, E: Display>(
+        &self,
+        watch: WatchArgs,
+        (user_agent, message): (&'static str, &str),
+        terminal: &Terminal,
+        mut report: impl AsyncFnMut(Cluster) -> Result<R, E>,
+        (render, is_fine): (impl Fn(&R, &Style) -> String, impl FnOnce(&R) -> bool),
+    ) -> Result<Exit, CliError> {
+        let Some(interval) = watch.interval() else {
+            let report = self.read(user_agent, terminal, message, report)?;
+            return self.print(terminal, &report, render, is_fine(&report));
+        };
+        block_on(async {
+            let connected = command_client::connect(&self.cluster, user_agent).await;
+            let cluster = connected.map_err(CliError::failed)?;
+            let read = async || report(cluster.clone()).await;
+            watch_report(interval, self.output, (terminal, message), read, render).await
+        })
+    }
+
     pub fn print<R: Serialize>(
         &self,
         terminal: &Terminal,
@@ -58,6 +84,48 @@ impl ReportArgs {
         })?;
         Ok(if is_fine { Exit::Fine } else { Exit::Findings })
     }
+}
+
+/// Reads a report every interval and prints it, until a signal, whose exit code it returns. A failed reading
+/// is reported and does not end it. The message is shown until the first reading has ended.
+pub async fn watch_report<R: Serialize, E: Display>(
+    interval: Duration,
+    format: OutputFormat,
+    (terminal, message): (&Terminal, &str),
+    mut read: impl AsyncFnMut() -> Result<R, E>,
+    render: impl Fn(&R, &Style) -> String,
+) -> Result<Exit, CliError> {
+    let stop = first_signal()
+        .map_err(|error| CliError::failed(format!("cannot handle signals: {error}")))?;
+    let mut spinner = Some(Spinner::start(terminal, message));
+    let mut view = WatchView::new(interval, format);
+    let show = |reading: Result<R, E>| {
+        drop(spinner.take());
+        let screen = terminal.screen();
+        let (style, rows) =
+            screen.as_ref().map_or((&terminal.style, None), |(style, rows)| (style, Some(*rows)));
+        let frame = view.frame(Clock::wall().now(), reading, (style, rows), &render)?;
+        if let Some(warning) = &frame.warning {
+            output::print_warning(warning);
+        }
+        output::print_result(&frame.result)
+    };
+    repeat(interval, stop, async || read().await, show).await
+}
+
+/// Handles SIGINT, SIGTERM and SIGHUP. The future returns the exit code for the first of them.
+pub fn first_signal() -> io::Result<impl Future<Output = Exit>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => Exit::Interrupted,
+            _ = terminate.recv() => Exit::Terminated,
+            _ = hangup.recv() => Exit::HungUp,
+        }
+    })
 }
 
 /// Runs a future on a runtime of its own.

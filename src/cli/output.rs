@@ -9,7 +9,7 @@ use std::{
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::Exit;
+use super::{Exit, invocation::Invocation};
 pub use crate::report::style::escape_to_one_line;
 
 /// The output format.
@@ -53,8 +53,7 @@ impl CliError {
     /// Writes the message to standard error, and returns the exit code.
     pub fn report(self) -> Exit {
         if !self.message.is_empty() {
-            // If standard error is closed too, the message cannot be reported.
-            let _ = writeln!(io::stderr(), "plimsoll: {}", self.message);
+            print_warning(&self.message);
         }
         self.exit
     }
@@ -87,6 +86,13 @@ pub fn print_result(text: &str) -> Result<(), CliError> {
     })
 }
 
+/// Writes a message to standard error, after the command that was started.
+pub fn print_warning(message: &str) {
+    let invocation = Invocation::current();
+    print_note(&format!("{}: {}", invocation.command(), invocation.rename(message)));
+}
+
+/// Writes a line to standard error. If that is closed, the line is lost.
 pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -9,14 +9,15 @@ use std::{
     sync::Mutex,
 };
 
-use super::{Exit, output::escape_to_one_line};
+use super::{Exit, invocation::Invocation, output::escape_to_one_line};
 
 /// A temporary directory to remove on a panic, because the stack is not unwound.
 static TEMPORARY_DIRECTORY: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 pub fn install() {
     panic::set_hook(Box::new(|panic_info| {
-        let _ = writeln!(io::stderr(), "plimsoll: {}", message_line(panic_info));
+        let command = Invocation::current().command();
+        let _ = writeln!(io::stderr(), "{command}: {}", message_line(panic_info));
         // Do not wait for the lock: the panicking thread itself may hold it.
         let doomed = TEMPORARY_DIRECTORY.try_lock().ok().and_then(|mut doomed| doomed.take());
         if let Some(directory) = doomed {

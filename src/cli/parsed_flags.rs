@@ -31,7 +31,12 @@ pub struct ParsedFlags {
     without_effect: Vec<String>,
     /// Arguments that are neither flags nor their values.
     stray_arguments: Vec<String>,
+    /// Flags that change recommended numbers and were set, as `--name=value`.
+    number_settings: Vec<String>,
 }
+
+/// The headings of flags that change recommended numbers.
+const NUMBER_HEADINGS: [&str; 2] = ["Model", "Requests and limits"];
 
 impl ParsedFlags {
     /// Collects the sources of the matches of a command.
@@ -46,7 +51,13 @@ impl ParsedFlags {
         let set = flags.map(|flag| flag.get_id().to_string()).filter(|flag| parsed.is_set(flag));
         parsed.without_effect = set.collect();
         parsed.without_effect.sort_unstable();
+        parsed.number_settings = number_settings(command, matches, &parsed);
         parsed
+    }
+
+    /// Returns the flags that change recommended numbers and were set, as `--name=value`.
+    pub fn number_settings(&self) -> &[String] {
+        &self.number_settings
     }
 
     pub fn is_set(&self, flag: &str) -> bool {
@@ -105,6 +116,20 @@ impl ParsedFlags {
         };
         Some(number + remedy)
     }
+}
+
+fn number_settings(command: &Command, matches: &ArgMatches, parsed: &ParsedFlags) -> Vec<String> {
+    let changes_numbers = |flag: &&Arg| {
+        let heading = flag.get_help_heading();
+        heading.is_some_and(|heading| NUMBER_HEADINGS.contains(&heading))
+    };
+    let flags = command.get_arguments().filter(changes_numbers);
+    let set = flags.filter(|flag| parsed.is_set(flag.get_id().as_str())).filter_map(|flag| {
+        let values = matches.get_raw(flag.get_id().as_str())?;
+        let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
+        Some(format!("--{}={}", flag.get_long()?, values.join(",")))
+    });
+    set.collect()
 }
 
 #[cfg(test)]

@@ -26,7 +26,25 @@ impl Progress {
         if !self.enabled {
             return;
         }
-        let line = self.line(scenario, hour, of);
+        self.draw(self.line(scenario, hour, of));
+    }
+
+    /// Shows a text without a bar.
+    pub fn show_text(&mut self, text: &str) {
+        if self.enabled {
+            let space = self.columns.saturating_sub(1);
+            self.draw(format!("  {text} ...").chars().take(space).collect());
+        }
+    }
+
+    /// Shows a share of a total.
+    pub fn show_share(&mut self, label: &str, done: usize, of: usize) {
+        if self.enabled {
+            self.draw(self.bar_line(label, &format!("{done} of {of}"), done as u64, of as u64));
+        }
+    }
+
+    fn draw(&mut self, line: String) {
         if line != self.last {
             // Ignore errors: progress is optional.
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
@@ -34,24 +52,28 @@ impl Progress {
         }
     }
 
-    /// Formats a line that is shorter than the terminal, because a full line would scroll. If there is not enough space,
-    /// drops the bar, then truncates the text.
     fn line(&self, scenario: Scenario, hour: u32, of: u32) -> String {
         let label = match scenario {
             Scenario::Without => "run 1 of 2, without",
             Scenario::With => "run 2 of 2, with   ",
         };
         let day = format!("day {:>2} of {}", hour.div_ceil(24), of.div_ceil(24));
+        self.bar_line(label, &day, hour.into(), of.into())
+    }
+
+    /// Formats a line that is shorter than the terminal, because a full line would scroll. If there is not enough space,
+    /// drops the bar, then truncates the text.
+    fn bar_line(&self, label: &str, end: &str, done: u64, of: u64) -> String {
         let space = self.columns.saturating_sub(1);
-        let cells = space.saturating_sub(label.len() + day.len() + 6).min(*CELLS.end());
+        let cells = space.saturating_sub(label.len() + end.len() + 6).min(*CELLS.end());
         if !CELLS.contains(&cells) {
-            return format!("  {label}  {day}").chars().take(space).collect();
+            return format!("  {label}  {end}").chars().take(space).collect();
         }
-        let done = (hour as usize * cells / of.max(1) as usize).min(cells);
-        let (full, empty) =
-            if self.glyphs == Glyphs::Unicode { ("█", "░") } else { ("#", ".") };
-        let bar = full.repeat(done) + &empty.repeat(cells - done);
-        format!("  {label}  {bar}  {day}")
+        let full = (done.saturating_mul(cells as u64) / of.max(1)) as usize;
+        let full = full.min(cells);
+        let (done, left) = if self.glyphs == Glyphs::Unicode { ("█", "░") } else { ("#", ".") };
+        let bar = done.repeat(full) + &left.repeat(cells - full);
+        format!("  {label}  {bar}  {end}")
     }
 
     pub fn clear(&mut self) {
@@ -79,6 +101,14 @@ mod tests {
         assert_eq!(half, "  run 1 of 2, without  ###############...............  day  4 of 8");
         let end = progress.line(Scenario::With, 1440, 1440);
         assert!(end.contains(&"#".repeat(30)) && end.chars().count() < 80, "{end}");
+    }
+
+    #[test]
+    fn a_share_is_shown_as_a_bar_and_in_numbers() {
+        let progress = Progress::new(true, 60, Glyphs::Ascii);
+        let line = progress.bar_line("reading history", "5 of 20", 5, 20);
+        assert_eq!(line, "  reading history  #######.......................  5 of 20");
+        assert!(progress.bar_line("reading history", "0 of 0", 0, 0).contains("......"));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl PrometheusArgs {
             resolution: typed.is_set("history_resolution").then_some(self.history_resolution),
             query_timeout: self.prometheus_query_timeout,
             max_concurrent_queries: self.prometheus_queries as usize,
-            buffer_bytes: bytes(&self.history_memory)?,
+            buffer_bytes: buffer_bytes(&self.history_memory)?,
             has_fallback: self.checkpoint_fallback,
         })
     }
@@ -114,7 +114,8 @@ const POD_LABEL_FLAGS: [&str; 3] = ["pod_label_prefix", "pod_namespace_label", "
 /// The minimum memory to read a time slice of two queries.
 const MIN_HISTORY_MEMORY: u64 = 1 << 20;
 
-fn bytes(amount: &Quantity) -> Result<u64, CliError> {
+/// Parses `--history-memory`.
+pub fn buffer_bytes(amount: &Quantity) -> Result<u64, CliError> {
     let bytes = amount.as_f64();
     if bytes.is_finite() && bytes >= MIN_HISTORY_MEMORY as f64 {
         return Ok(bytes as u64);

@@ -2,15 +2,19 @@
 
 use std::{ffi::OsString, io::IsTerminal as _};
 
+use super::invocation::Invocation;
 use crate::report::style::{Glyphs, Style};
 
 const DEFAULT_WIDTH: usize = 80;
+const DEFAULT_ROWS: usize = 24;
 const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
 
 /// The properties of standard output and standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terminal {
     pub stdout_is_tty: bool,
+    /// Whether standard output is a terminal that can be cleared.
+    pub stdout_can_be_redrawn: bool,
     /// Whether standard error is a terminal that can move the cursor.
     pub stderr_is_tty: bool,
     pub columns: usize,
@@ -47,19 +51,39 @@ impl Terminal {
         let by_cargo = set("CARGO_MANIFEST_DIR").is_some();
         Self {
             stdout_is_tty: stdout,
+            stdout_can_be_redrawn: stdout && !dumb,
             stderr_is_tty: stderr && !dumb,
             // A terminal of unknown width reports 0.
             columns: stderr_width.filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH),
             style: Style {
-                width: if stdout { width } else { None }
-                    .unwrap_or(DEFAULT_WIDTH)
-                    .clamp(*WIDTHS.start(), *WIDTHS.end()),
+                width: style_width(if stdout { width } else { None }),
                 colour: stdout && !dumb && !colour_refused && set("NO_COLOR").is_none(),
                 glyphs: if unicode { Glyphs::Unicode } else { Glyphs::Ascii },
-                command: if by_cargo { "cargo run --release --" } else { "plimsoll" }.to_owned(),
+                command: if by_cargo {
+                    "cargo run --release --"
+                } else {
+                    Invocation::current().command()
+                }
+                .to_owned(),
             },
         }
     }
+
+    /// The style and the number of rows for the current size of the terminal, if standard output can be redrawn.
+    pub fn screen(&self) -> Option<(Style, usize)> {
+        if !self.stdout_can_be_redrawn {
+            return None;
+        }
+        let size = terminal_size::terminal_size();
+        let columns = size.map(|(width, _)| usize::from(width.0));
+        let rows = size.map(|(_, height)| usize::from(height.0)).filter(|rows| *rows > 0);
+        let style = Style { width: style_width(columns), ..self.style.clone() };
+        Some((style, rows.unwrap_or(DEFAULT_ROWS)))
+    }
+}
+
+fn style_width(columns: Option<usize>) -> usize {
+    columns.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
 }
 
 #[cfg(test)]
@@ -76,13 +100,14 @@ mod tests {
     fn a_utf_8_terminal_gets_color_unicode_and_its_own_width() {
         let found = terminal(true, false, &[("LANG", "en_GB.UTF-8"), ("TERM", "xterm")]);
         assert!(found.stdout_is_tty && found.stderr_is_tty && found.style.colour);
+        assert!(found.stdout_can_be_redrawn);
         assert_eq!((found.style.width, found.style.glyphs), (120, Glyphs::Unicode));
     }
 
     #[test]
     fn a_pipe_gets_80_columns_and_no_color() {
         let found = terminal(false, false, &[("LANG", "C.utf8"), ("TERM", "xterm")]);
-        assert!(!found.stderr_is_tty && !found.style.colour);
+        assert!(!found.stderr_is_tty && !found.style.colour && found.screen().is_none());
         assert_eq!((found.style.width, found.style.glyphs), (80, Glyphs::Unicode));
     }
 
@@ -92,7 +117,7 @@ mod tests {
         assert!(!terminal(true, false, &[("NO_COLOR", "1")]).style.colour);
         assert!(terminal(true, false, &[("NO_COLOR", "")]).style.colour, "empty means unset");
         let dumb = terminal(true, false, &[("TERM", "dumb"), ("LANG", "C.UTF-8")]);
-        assert!(!dumb.style.colour && !dumb.stderr_is_tty);
+        assert!(!dumb.style.colour && !dumb.stderr_is_tty && !dumb.stdout_can_be_redrawn);
         assert_eq!(dumb.style.glyphs, Glyphs::Ascii);
     }
 

@@ -140,7 +140,7 @@ pub struct ClusterSnapshot {
 }
 
 impl ReadError {
-    fn new(what: &str, error: &kube::Error) -> Self {
+    pub(crate) fn new(what: &str, error: &kube::Error) -> Self {
         let cause = match error {
             kube::Error::Api(status) if status.code == 403 => ReadErrorCause::Forbidden,
             // Not every 404 has a reason.

@@ -8,4 +8,5 @@ pub mod promql;
 pub mod query_error;
 pub mod schema;
 pub mod selector;
+pub mod server_flavor;
 pub mod transport;

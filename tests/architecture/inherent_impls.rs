@@ -95,7 +95,7 @@ fn misplaced(path: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn a_type_has_its_inherent_impl_in_the_file_that_declares_it() {
-    let files = sources(&["core/src", "src", "storage/src"]);
+    let files = sources(&["charts/src", "core/src", "src", "storage/src"]);
     let is_test = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
     let found: Vec<String> = files
         .iter()

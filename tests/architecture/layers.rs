@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 5] =
     [&["cluster", "telemetry"], &["controllers"], &["report"], &["cli"], &["main"]];
 
 /// The layers of the core crate.
-const CORE_LAYERS: [&[&str]; 7] = [
+const CORE_LAYERS: [&[&str]; 9] = [
     &["types"],
     &["api"],
     &["history"],
@@ -19,12 +19,19 @@ const CORE_LAYERS: [&[&str]; 7] = [
     &["sizing", "scaling", "vpa_match"],
     &["recommender", "updater", "admission", "watermark", "hpa"],
     &["sim"],
+    &["rightsizing"],
+    &["manifests"],
 ];
 
 /// Modules of the root crate that receive plain data and `now`, and return plain data. Decisions are in a crate of
 /// their own.
-const PURE: [&str; 4] =
-    ["src/report/doctor", "src/report/explain", "src/report/status", "src/report/style.rs"];
+const PURE: [&str; 5] = [
+    "src/report/doctor",
+    "src/report/explain",
+    "src/report/recommend/html",
+    "src/report/status",
+    "src/report/style.rs",
+];
 
 /// Modules that may write to the cluster.
 const WRITERS: [&str; 2] = ["src/cluster/leader/", "src/cluster/write/"];

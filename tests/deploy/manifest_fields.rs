@@ -80,12 +80,12 @@ pub fn check(object: &Value, place: &str) {
     assert_eq!(&read, object, "{place}");
 }
 
-/// Every file below a folder, without Helm templates.
+/// Every file below a folder, without Helm templates and krew's, which is not for a cluster.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
-        if path.is_dir() && !path.ends_with("helm") {
+        if path.is_dir() && !["helm", "krew"].iter().any(|folder| path.ends_with(folder)) {
             found.extend(files(&path));
         } else if path.extension().is_some_and(|extension| extension == "yaml") {
             found.push(path);

@@ -32,7 +32,7 @@ fn threats() -> Vec<(String, String, Vec<String>)> {
 
 /// All tests in the sources: file and name.
 fn tests() -> Vec<(String, String)> {
-    let mut pending: Vec<PathBuf> = ["core", "src", "tests", "storage", "xtask"]
+    let mut pending: Vec<PathBuf> = ["charts", "core", "src", "tests", "storage", "xtask"]
         .map(|folder| Path::new(ROOT).join(folder))
         .into();
     let mut found = Vec::new();

@@ -3,6 +3,7 @@
 mod auth;
 mod client;
 mod detect;
+mod discovery;
 mod doctor;
 mod faults;
 mod history;

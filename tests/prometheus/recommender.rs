@@ -8,4 +8,5 @@ mod live_usage;
 mod missing_series;
 mod outage;
 mod pod_labels;
+mod recommend_report;
 mod upstream_differential;

@@ -15,6 +15,7 @@
 //! ```
 
 pub mod api_proxy;
+pub mod browser;
 pub mod bulk_objects;
 pub mod captured_log;
 pub mod certificates;

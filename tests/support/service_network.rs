@@ -22,6 +22,10 @@ use super::testbed::{self, Testbed};
 /// [`VariableValue`](super::hollow_nodes::VariableValue).
 pub type PortVariableLookup = fn(i32) -> Option<&'static str>;
 
+/// The start of the addresses of pods that are servers of a test, on the same port of this machine: an Endpoints object must
+/// not contain an address of loopback.
+pub const LOCAL_PODS: &str = "10.99.";
+
 /// The network of one testbed.
 pub struct ServiceNetwork {
     folder: TempDir,
@@ -130,11 +134,11 @@ async fn forward(caller: UnixStream, known: Option<&NetworkView>) -> Result<()> 
     Ok(())
 }
 
-/// Resolves `HOST:PORT`: names of this machine, or the address of a Service to one of its pods.
+/// Resolves `HOST:PORT`: names and pods of this machine, or the address of a Service to one of its pods.
 async fn resolve(wanted: &str, known: Option<&NetworkView>) -> Result<SocketAddr> {
     let (host, port) = wanted.rsplit_once(':').context("no port")?;
     let port: u16 = port.parse()?;
-    if matches!(host, "localhost" | "127.0.0.1") {
+    if matches!(host, "localhost" | "127.0.0.1") || host.starts_with(LOCAL_PODS) {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
     let known = known.context("the testbed is not known yet")?;

@@ -11,5 +11,7 @@ pub mod console;
 pub mod debian;
 pub mod go_toolchain;
 pub mod hpa;
+pub mod krew;
+pub mod man;
 pub mod pictures;
 pub mod test_programs;

@@ -12,17 +12,18 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use xtask::pictures::{self, Prometheus};
-use xtask::{boards, cache, console, hpa, test_programs};
+use xtask::{boards, cache, console, hpa, krew, test_programs};
 
 use crate::suite::Options;
 
 /// Benchmarks that print results; the soak and the replay are cargo benchmarks too, but have their own commands.
-const BENCHES: [&str; 9] = [
+const BENCHES: [&str; 10] = [
     "admission",
     "answers",
     "history",
     "horizontal",
     "model",
+    "recommend",
     "scale",
     "together",
     "updater",
@@ -139,6 +140,27 @@ enum Task {
         /// File names of the boards [default: all]
         boards: Vec<String>,
     },
+    /// Write a man page for each command of the program
+    Man {
+        /// Output folder
+        #[arg(long, value_name = "DIR", default_value = "target/man")]
+        out: PathBuf,
+    },
+    /// Fill in deploy/krew/plimsoll.yaml for a release, check it, and print it
+    Krew {
+        /// Version, such as v0.1.0
+        #[arg(long, value_name = "V")]
+        version: String,
+        /// Folder from which the archives can be downloaded
+        #[arg(long, value_name = "URL")]
+        url: String,
+        /// Page of the project [default: that of the URL up to /releases/]
+        #[arg(long, value_name = "URL")]
+        homepage: Option<String>,
+        /// An archive of each platform, such as plimsoll-linux-amd64.tar.gz, with plimsoll and LICENSE (repeatable)
+        #[arg(long, value_name = "FILE", required = true)]
+        archive: Vec<PathBuf>,
+    },
     /// Run HorizontalPodAutoscaler scenarios, one JSON per line, through our decisions with --compat=upstream, and
     /// print passes in the format of tests/cluster/hpa-oracle
     HpaReplay {
@@ -212,6 +234,14 @@ fn perform(task: Task) -> Result<bool> {
             let drawn = draw(&prometheus, &options, &out, &boards)?;
             Ok(drawn || !complete)
         }
+        Task::Man { out } => man(&out),
+        Task::Krew { version, url, homepage, archive } => {
+            let project = || url.split("/releases/").next().unwrap_or_default().to_owned();
+            let homepage = homepage.unwrap_or_else(project);
+            let release = krew::Release { version, homepage, url, archives: archive };
+            console::print_result(krew::manifest(&workspace::root(), &release)?.trim_end());
+            Ok(true)
+        }
         Task::HpaReplay { file } => {
             let text =
                 std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
@@ -252,6 +282,23 @@ fn perform(task: Task) -> Result<bool> {
             Ok(true)
         }
     }
+}
+
+/// Writes the man pages of the program.
+#[cfg(feature = "man")]
+fn man(out: &Path) -> Result<bool> {
+    let pages = xtask::man::pages(plimsoll::cli::flags::command())?;
+    let written = xtask::man::write(&pages, out)?.len();
+    console::progress(format_args!("{written} man pages are in {}", out.display()));
+    Ok(true)
+}
+
+/// Compiles this program again, with the command line of the program to describe.
+#[cfg(not(feature = "man"))]
+fn man(out: &Path) -> Result<bool> {
+    let mut cargo = Command::new(workspace::cargo());
+    cargo.args(["run", "--quiet", "--package", "xtask", "--features", "man", "--", "man", "--out"]);
+    Ok(cargo.arg(out).status()?.success())
 }
 
 /// Draws boards and prints which panels had no data; returns whether all had some.

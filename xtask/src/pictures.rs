@@ -4,34 +4,30 @@
 //!   grafana/overview.json ─▶ variables ─▶ data: queries ◀──▶ Prometheus
 //!                                │            │
 //!                                ▼            ▼
-//!                              page: figure, graph, table, timeline ─▶ svg ─▶ docs/pictures/overview.svg
+//!                            board_page: one module per type of panel ─▶ plimsoll-charts ─▶ docs/pictures/overview.svg
 //! ```
 
-mod axis;
 mod board_page;
-mod color;
 mod field_config;
 mod http_client;
-mod legend;
 mod panel_data;
 mod prometheus_client;
 mod single_value;
 mod state_timeline;
-mod svg;
 mod table;
-mod time_format;
 mod time_series;
-mod units;
 mod variables;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use plimsoll_charts::axis::TimeRange;
+use plimsoll_charts::time_format;
 use serde_json::Value;
 
 pub use panel_data::QueryResult;
-pub use prometheus_client::{Prometheus, Series, Window};
+pub use prometheus_client::{Prometheus, Series};
 use variables::Variables;
 
 use crate::boards;
@@ -104,7 +100,7 @@ pub fn draw(
 }
 
 /// The time range of a board.
-fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<Window> {
+fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<TimeRange> {
     let to = match &options.at {
         Some(at) => time_format::moment(at)?,
         None => prometheus.time()?,
@@ -114,7 +110,7 @@ fn window(board: &Value, prometheus: &Prometheus, options: &Options) -> Result<W
     let length = time_format::length(range);
     let length =
         length.with_context(|| format!("invalid duration {range:?}: use 90m, 6h or 1d"))?;
-    Ok(Window { from: to - length, to })
+    Ok(TimeRange { from: to - length, to })
 }
 
 // === impl Picture ===

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -120,6 +121,15 @@ pub struct Prometheus {
     pub server: PathBuf,
     /// promtool.
     pub tool: PathBuf,
+}
+
+/// Chromium without windows, and the folders of the libraries that it needs and that are not installed.
+#[derive(Clone, Debug)]
+pub struct Chromium {
+    /// The program.
+    pub program: PathBuf,
+    /// Folders for `LD_LIBRARY_PATH`.
+    pub libraries: Vec<PathBuf>,
 }
 
 /// A release of Prometheus.
@@ -265,6 +275,21 @@ fn prometheus_folder(release: PrometheusRelease) -> Result<PathBuf> {
         );
     }
     Ok(folder)
+}
+
+/// Debian's Chromium without windows.
+pub fn chromium() -> Result<Chromium> {
+    let folder = once("chromium".to_owned(), || {
+        debian::package_with_dependencies("chromium-headless-shell")
+    })?;
+    let program = folder.join("usr/lib/chromium/chromium-headless-shell");
+    ensure!(program.is_file(), "{} is missing: remove the folder", program.display());
+    let triples = fs::read_dir(folder.join("usr/lib"))?;
+    let triples = triples.filter_map(|entry| Some(entry.ok()?.path()));
+    let triples = triples.filter(|path| path.to_string_lossy().ends_with("-linux-gnu"));
+    // The library of PulseAudio has another one in a folder of its own.
+    let libraries = triples.flat_map(|path| [path.join("pulseaudio"), path]).collect();
+    Ok(Chromium { program, libraries })
 }
 
 /// The writer of TSDB blocks: `history DIR < samples`.

@@ -8,9 +8,15 @@ use super::{
 
 /// The target in percent that belongs to a mean request of the pods.
 pub fn target_percent(scale_point: ScalePoint, mean_request: i64) -> i32 {
-    let percent = scaled(scale_point.milli, 100, mean_request);
+    let percent = moved_percent(100, scale_point.milli, mean_request);
     let (min, max) = (i64::from(MIN_TARGET_PERCENT), i64::from(MAX_TARGET_PERCENT));
     i32::try_from(percent.clamp(min, max)).unwrap_or(MAX_TARGET_PERCENT)
+}
+
+/// The target in percent of the request `to` that means the same usage as this one of the request `from`, rounded to the
+/// nearest.
+pub fn moved_percent(percent: i64, from: i64, to: i64) -> i64 {
+    scaled(percent, from, to)
 }
 
 /// The target to write before a step of a wave changes the mean request. It belongs to the lower of the two means: the

@@ -231,7 +231,7 @@ async fn set_one(cluster: &Cluster, object: &DryRunSetting, on: bool) -> Result<
 }
 
 fn note(text: &str) {
-    output::print_note(&format!("plimsoll: {}", escape_to_one_line(text)));
+    output::print_warning(&escape_to_one_line(text));
 }
 
 fn list_line(object: &DryRunSetting, form: ListFormat) -> String {

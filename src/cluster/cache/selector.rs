@@ -125,6 +125,11 @@ impl Selector {
         })
     }
 
+    /// The keys of the labels that decide whether it matches.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
+        self.requirements().map(|term| term.key)
+    }
+
     /// Whether this is the selector that matches nothing. False for one whose requirements contradict each other.
     pub fn is_nothing(&self) -> bool {
         &*self.0 == NOTHING

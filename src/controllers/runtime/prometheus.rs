@@ -6,7 +6,7 @@ use plimsoll_storage::prometheus::{
     client::{PrometheusClient, QueryLimits, QueryObserver},
     detect::SchemaOverrides,
     history::{HistorySettings, PodLabelQuery, PrometheusHistory, Weighting},
-    transport::{HttpTransport, TransportConfig, TransportError, WallClock},
+    transport::{HttpTransport, Transport, TransportConfig, TransportError, WallClock},
 };
 
 use crate::cluster::clock::Clock;
@@ -57,6 +57,19 @@ impl PrometheusConfig {
         let wall = WallClock::new(move || history_clock.now());
         let transport = HttpTransport::new(self.transport.clone(), wall.clone())?;
         let address = transport.address().to_owned();
+        let transport = Arc::new(transport);
+        Ok(self.history_over(transport, address, weighting, wall, observer))
+    }
+
+    /// The history of the server behind a transport; `address` is its address for errors. Does not send any query.
+    pub fn history_over(
+        &self,
+        transport: Arc<dyn Transport>,
+        address: String,
+        weighting: HistoryWeighting,
+        clock: WallClock,
+        observer: Arc<dyn QueryObserver>,
+    ) -> PrometheusHistory {
         // Callers have their own retries, and log failures.
         let limits = QueryLimits {
             max_in_flight: self.max_concurrent_queries,
@@ -64,18 +77,21 @@ impl PrometheusConfig {
             max_attempts: 3,
             ..QueryLimits::default()
         };
-        let client = PrometheusClient::new(Arc::new(transport), limits).with_observer(observer);
+        let client = PrometheusClient::new(transport, limits).with_observer(observer);
         let settings = HistorySettings {
             overrides: self.series_options.clone(),
             pod_labels: self.pod_labels.clone(),
             length: self.history_length,
             weighting: self.weighting(weighting),
-            // One slice more than queries in flight, because one is being consumed.
-            point_budget: self.buffer_bytes
-                / POINT_BYTES
-                / (self.max_concurrent_queries as u64 + 1),
+            point_budget: self.point_budget(),
         };
-        Ok(PrometheusHistory::new(address, client, settings, wall))
+        PrometheusHistory::new(address, client, settings, clock)
+    }
+
+    /// Maximum number of points of a time slice. There is one slice more than queries in flight, because one is being
+    /// consumed.
+    pub fn point_budget(&self) -> u64 {
+        self.buffer_bytes / POINT_BYTES / (self.max_concurrent_queries as u64 + 1)
     }
 
     fn weighting(&self, weighting: HistoryWeighting) -> Weighting {

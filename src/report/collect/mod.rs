@@ -4,6 +4,7 @@ pub(crate) mod doctor;
 pub(crate) mod hpa;
 pub(crate) mod hpa_lint;
 pub(crate) mod lookup;
+pub(crate) mod object_names;
 pub(crate) mod pod;
 mod shared_requests;
 pub(crate) mod status;

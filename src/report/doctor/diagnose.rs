@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::prometheus::schema::{CPU_METRIC, MEMORY_METRIC, WithOrigin};
+use plimsoll_storage::prometheus::{
+    schema::{CPU_METRIC, MEMORY_METRIC, WithOrigin},
+    server_flavor::{ServerFlavor, detect_flavor},
+};
 
 use super::{
     DoctorReport, ProbeResults,
     history_findings::{
         cost, history, missing_history_finding, oldest_age, recording_rules_finding,
     },
-    probe_results::{ServerFlavor, Stage, detect_flavor},
+    probe_results::Stage,
     report::{Evidence, Finding, Level, SCHEMA_VERSION, Server, Topic},
     series_findings::{containers, coverage_finding, pods},
 };

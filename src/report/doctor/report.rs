@@ -2,10 +2,9 @@
 
 use clap::ValueEnum;
 use plimsoll_core::types::Time;
+use plimsoll_storage::prometheus::server_flavor::ServerFlavor;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-
-use super::probe_results::ServerFlavor;
 
 /// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
 pub const SCHEMA_VERSION: u32 = 1;

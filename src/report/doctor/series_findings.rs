@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use plimsoll_storage::prometheus::schema::{LabelValues, Origin, Schema, UsageJob};
+use plimsoll_storage::prometheus::{
+    schema::{LabelValues, Origin, Schema, UsageJob},
+    server_flavor::ServerFlavor,
+};
 
 use super::{
     ProbeResults,
     diagnose::{finding, grouped},
-    probe_results::ServerFlavor,
     probe_results::{ClusterCoverage, KUBE_STATE_METRICS_FAMILIES, ProbeAnswer},
     report::{CoverageReport, Evidence, Finding, Level, PartlyCoveredVpa, Topic},
 };

@@ -16,7 +16,7 @@ pub mod vpa {
     pub(crate) mod compare;
     pub(crate) mod estimate_steps;
     pub(crate) mod report;
-    mod resource_text;
+    pub(crate) mod resource_text;
     pub mod text;
 }
 

@@ -80,12 +80,12 @@ pub(super) fn render_findings_and_notes(
 }
 
 /// The heads of the columns of [`row`].
-pub(super) fn columns(style: &Style, heads: [&str; 4]) -> String {
+pub(crate) fn columns(style: &Style, heads: [&str; 4]) -> String {
     let [first, second, third, fourth] = heads;
     style.paint(DIM, &format!("{first:>12}{second:>13}{third:>13}{fourth:>13}"))
 }
 
-pub(super) fn row(page: &mut Page<'_>, label: &str, amounts: [Option<Quantity>; 4], note: &str) {
+pub(crate) fn row(page: &mut Page<'_>, label: &str, amounts: [Option<Quantity>; 4], note: &str) {
     let text = |amount: Option<Quantity>| {
         amount.map_or_else(|| "-".to_owned(), |quantity| quantity.to_string())
     };
@@ -100,7 +100,7 @@ pub(super) fn since(words: &str, then: Option<Time>, now: Time) -> String {
     then.map_or_else(String::new, |then| format!("{words}{}", ago(then, now)))
 }
 
-pub(super) fn ago(then: Time, now: Time) -> String {
+pub(crate) fn ago(then: Time, now: Time) -> String {
     let nanos = now.nanos_since(then);
     let passed = Duration::from_nanos(nanos.unsigned_abs());
     if nanos < 0 {

@@ -18,6 +18,7 @@ mod owner_series;
 mod pod_info;
 mod pod_labels;
 mod pod_name_rules;
+mod pod_values;
 mod query_plan;
 mod throttling;
 mod time_slice;
@@ -38,6 +39,7 @@ use self::{
     batch_load::LoadContext,
     live_pods::groups,
     pod_labels::assign_labelled_pods,
+    pod_values::PodQueries,
     query_plan::QueryPlan,
     workload_batch::{LONGEST_PATTERN, WorkloadBatch},
 };
@@ -46,6 +48,7 @@ pub use self::{
     load::{HistoryLoad, LoadIncomplete, LoadStats},
     pod_labels::{PodLabelQuery, PodOwnership, VpaMatcher},
     pod_name_rules::OwnerRef,
+    pod_values::{PodQuery, PodValue, PodValueReport},
     query_plan::{QueryPreview, Weighting, preview_queries},
     throttling::ThrottlingReport,
     time_slice::SkippedCounts,
@@ -308,6 +311,26 @@ impl PrometheusHistory {
         let budget = self.settings.point_budget.max(1);
         let now = || self.clock.now();
         Ok(ThrottlingReport::query(&client, &schema, batches, (lookback, budget), now).await)
+    }
+
+    /// Queries the largest value of each series of the pods of these VPAs in a time range. The values of a VPA are passed on
+    /// only if all of its queries succeeded. Fails only if the schema is not available; other failures are part of the
+    /// report.
+    pub async fn pod_values(
+        &self,
+        wanted: &HashMap<ObjectKey, Option<Box<str>>>,
+        queries: &[PodQuery],
+        span: (Time, Time),
+        pods: KnownPods<'_>,
+        accept: &mut (dyn FnMut(PodValue<'_>) + Send),
+    ) -> Result<PodValueReport, DetectError> {
+        let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
+        let schema = self.schema(&Vec::from_iter(namespaces)).await?;
+        let (batches, _) = Self::batches(wanted, pods);
+        let client = self.client.clone().with_dialect(schema.dialect).rejecting_partial();
+        let budget = self.settings.point_budget.max(1);
+        let pod_queries = PodQueries { client: &client, schema: &schema, queries, span, budget };
+        Ok(pod_queries.query(batches, accept).await)
     }
 
     /// Returns the namespaces that have container series now: there, a workload without history is unexpected.

@@ -66,10 +66,11 @@ const RESERVED_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// Sends requests: [`HttpTransport`], or a fake in tests.
+/// Sends requests: [`HttpTransport`], one through another server, or a fake in tests.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// Posts a form to a path below the server's address. Redirects and authentication failures are errors; every other
+    /// Sends a form to a path below the server's address: in the body of a POST request, or in the query of a GET request
+    /// where only reads are allowed. Redirects and authentication failures are errors; every other
     /// response is returned, whatever its status. `timeout` includes reading the body.
     async fn send(
         &self,

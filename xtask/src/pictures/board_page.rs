@@ -1,15 +1,16 @@
 //! Draws a whole board: its title, its variables, and its panels at their grid positions.
 
+#[cfg(test)]
+mod tests;
+
+use plimsoll_charts::axis::TimeRange;
+use plimsoll_charts::svg::{Anchor, Rectangle, Style, Svg, text_width};
+use plimsoll_charts::{color, time_format};
 use serde_json::Value;
 
-use super::color;
-use super::field_config::Field;
 use super::panel_data::{self, QueryResult};
-use super::prometheus_client::Window;
-use super::svg::{Anchor, Rectangle, Style, Svg, width};
-use super::time_format;
 use super::variables::Variables;
-use super::{legend, single_value, state_timeline, table, time_series};
+use super::{single_value, state_timeline, table, time_series};
 
 const WIDTH: f64 = 1400.0;
 const MARGIN: f64 = 12.0;
@@ -24,7 +25,7 @@ pub(super) fn draw(
     board: &Value,
     answers: &[Vec<QueryResult>],
     variables: &Variables,
-    window: Window,
+    window: TimeRange,
 ) -> String {
     let panels: Vec<&Value> = board["panels"].as_array().into_iter().flatten().collect();
     let place = |panel: &Value, side: &str| panel["gridPos"][side].as_f64().unwrap_or(0.0);
@@ -60,7 +61,7 @@ pub(super) fn draw(
     svg.finish()
 }
 
-fn heading(svg: &mut Svg, title: &str, variables: &Variables, window: Window) {
+fn heading(svg: &mut Svg, title: &str, variables: &Variables, window: TimeRange) {
     svg.write((MARGIN + 2.0, 26.0), title, Style::bold(20.0));
     let time = format!(
         "{} to {} UTC",
@@ -71,15 +72,21 @@ fn heading(svg: &mut Svg, title: &str, variables: &Variables, window: Window) {
     let mut x = MARGIN + 2.0;
     for (label, value) in variables.shown() {
         svg.write((x, 51.0), label, Style::faint(12.0));
-        x += width(label, 12.5) + 8.0;
+        x += text_width(label, 12.5) + 8.0;
         svg.write((x, 51.0), value, Style::bold(12.0));
-        x += width(value, 13.5) + 22.0;
+        x += text_width(value, 13.5) + 22.0;
     }
 }
 
-fn content(svg: &mut Svg, area: Rectangle, panel: &Value, answers: &[QueryResult], window: Window) {
+fn content(
+    svg: &mut Svg,
+    area: Rectangle,
+    panel: &Value,
+    answers: &[QueryResult],
+    window: TimeRange,
+) {
     if panel_data::queries_of(panel) && answers.iter().all(|answer| answer.series.is_empty()) {
-        legend::nothing(svg, area, &Field::of(panel, ""));
+        time_series::draw_no_data(svg, area, panel);
         return;
     }
     match panel["type"].as_str().unwrap_or_default() {

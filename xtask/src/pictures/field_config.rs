@@ -1,8 +1,8 @@
 //! Options of a field: those of the panel, overridden by those of the field's name.
 
+use plimsoll_charts::axis::AxisOptions;
+use plimsoll_charts::{color, units};
 use serde_json::Value;
-
-use super::color;
 
 /// The options of one field.
 #[derive(Clone, Debug)]
@@ -43,6 +43,16 @@ impl Field {
         self.at(path).as_f64()
     }
 
+    /// The value axis of the panel.
+    pub fn axis(&self) -> AxisOptions<'_> {
+        AxisOptions {
+            unit: self.text("unit"),
+            min: self.number("min"),
+            max: self.number("max"),
+            whole: self.number("decimals") == Some(0.0),
+        }
+    }
+
     /// Whether cells have links.
     pub fn has_links(&self) -> bool {
         self.at("links").as_array().is_some_and(|links| !links.is_empty())
@@ -54,7 +64,7 @@ impl Field {
             return text;
         }
         let decimals = self.number("decimals").map(|decimals| decimals as usize);
-        super::units::write(value, self.text("unit"), decimals, now)
+        units::write(value, self.text("unit"), decimals, now)
     }
 
     /// The text and color that a value is mapped to.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use plimsoll_charts::axis::TimeRange;
+use plimsoll_charts::time_format;
 use serde_json::Value;
 
-use super::prometheus_client::{Prometheus, Series, Window};
-use super::time_format;
+use super::prometheus_client::{Prometheus, Series};
 use super::variables::Variables;
 
 /// The query of a panel's target, and its result.
@@ -60,6 +61,18 @@ impl QueryResult {
 
 #[cfg(test)]
 impl QueryResult {
+    /// The result of a panel's target.
+    pub(super) fn with_series(target: &Value, series: Vec<Series>) -> Self {
+        let text = |field: &str| target[field].as_str().unwrap_or_default().to_owned();
+        Self {
+            panel: String::new(),
+            letter: text("refId"),
+            query: String::new(),
+            series,
+            legend: text("legendFormat"),
+        }
+    }
+
     /// A result without a query.
     pub(super) fn for_tests(letter: &str, values: Vec<(BTreeMap<String, String>, f64)>) -> Self {
         let series =
@@ -80,7 +93,7 @@ pub(super) fn queries_of(panel: &Value) -> bool {
 }
 
 /// The step of a panel's queries, in seconds, and the minimum step.
-pub(super) fn steps(panel: &Value, target: &Value, window: Window) -> (f64, f64) {
+pub(super) fn steps(panel: &Value, target: &Value, window: TimeRange) -> (f64, f64) {
     let least = target["interval"].as_str().and_then(time_format::length).unwrap_or(15.0);
     let room = panel["gridPos"]["w"].as_f64().unwrap_or(12.0) * POINTS;
     let points = panel["maxDataPoints"].as_f64().unwrap_or(room).min(room);
@@ -89,7 +102,7 @@ pub(super) fn steps(panel: &Value, target: &Value, window: Window) -> (f64, f64)
 }
 
 /// Grafana's built-in variables.
-pub(super) fn own(step: f64, least: f64, window: Window) -> [(&'static str, String); 6] {
+pub(super) fn own(step: f64, least: f64, window: TimeRange) -> [(&'static str, String); 6] {
     let length = window.length();
     [
         ("__interval", format!("{step}s")),
@@ -107,7 +120,7 @@ pub(super) fn run_queries(
     panel: &Value,
     prometheus: &Prometheus,
     variables: &Variables,
-    window: Window,
+    window: TimeRange,
 ) -> Result<Vec<QueryResult>> {
     let title = variables.plain(panel["title"].as_str().unwrap_or_default());
     let targets = panel["targets"].as_array().into_iter().flatten();
@@ -121,7 +134,7 @@ pub(super) fn run_queries(
             } else {
                 // Aligned like in Grafana, so that a picture does not depend on the second.
                 let aligned = |time: f64| (time / step).floor() * step;
-                let window = Window { from: aligned(window.from), to: aligned(window.to) };
+                let window = TimeRange { from: aligned(window.from), to: aligned(window.to) };
                 prometheus.range(&query, window, step)
             };
             Ok(QueryResult {
@@ -169,7 +182,7 @@ mod tests {
 
     #[test]
     fn steps_are_at_least_the_interval_of_the_panel() {
-        let window = Window { from: 0.0, to: 21_600.0 };
+        let window = TimeRange { from: 0.0, to: 21_600.0 };
         assert_eq!(steps(&json!({}), &json!({"interval": "1m"}), window), (60.0, 60.0));
         let few = json!({"maxDataPoints": 100});
         assert_eq!(steps(&few, &json!({"interval": "1m"}), window), (300.0, 60.0));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use plimsoll_charts::axis::TimeRange;
 use serde_json::Value;
 
 use super::http_client::{Server, escape};
@@ -20,24 +21,6 @@ pub struct Series {
     pub labels: BTreeMap<String, String>,
     /// Times in seconds since the Unix epoch, and values. NaN values are left out.
     pub points: Vec<(f64, f64)>,
-}
-
-/// A time range, in seconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
-    /// Start.
-    pub from: f64,
-    /// End, inclusive.
-    pub to: f64,
-}
-
-// === impl Window ===
-
-impl Window {
-    /// Its length in seconds.
-    pub fn length(self) -> f64 {
-        self.to - self.from
-    }
 }
 
 // === impl Prometheus ===
@@ -65,14 +48,19 @@ impl Prometheus {
     }
 
     /// Runs a range query.
-    pub fn range(&self, query: &str, window: Window, step: f64) -> Result<Vec<Series>> {
+    pub fn range(&self, query: &str, window: TimeRange, step: f64) -> Result<Vec<Series>> {
         let [start, end, step] = [window.from, window.to, step].map(|value| value.to_string());
         let parameters = [("query", query), ("start", &start), ("end", &end), ("step", &step)];
         self.series(query, self.server.post("/api/v1/query_range", &parameters)?)
     }
 
     /// The values of a label of the matching series, in alphabetical order.
-    pub fn label_values(&self, label: &str, series: &str, window: Window) -> Result<Vec<String>> {
+    pub fn label_values(
+        &self,
+        label: &str,
+        series: &str,
+        window: TimeRange,
+    ) -> Result<Vec<String>> {
         let path = format!("/api/v1/label/{}/values", escape(label));
         let [start, end] = [window.from, window.to].map(|value| value.to_string());
         let parameters = [("match[]", series), ("start", &start), ("end", &end)];

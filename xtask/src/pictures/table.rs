@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_charts::svg::{Rectangle, Svg};
+use plimsoll_charts::{color, table};
 use serde_json::Value;
 
-use super::color;
 use super::field_config::Field;
 use super::panel_data::QueryResult;
-use super::svg::{Anchor, Rectangle, Stroke, Style, Svg, cut, width};
-
-const SIZE: f64 = 12.0;
-const LINE: f64 = 22.0;
 
 /// A cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,41 +36,20 @@ pub(super) fn draw(
     let mut rows = merged(answers);
     let columns = columns(panel, &rows);
     sort(&mut rows, &columns, &panel["options"]["sortBy"][0]);
-    let fitting = ((area.height / LINE) as usize).saturating_sub(1);
-    let left_out = rows.len().saturating_sub(fitting);
-    let shown = if left_out > 0 { fitting.saturating_sub(1) } else { rows.len() };
-
-    let texts: Vec<Vec<String>> = rows[..shown.min(rows.len())]
-        .iter()
-        .map(|row| columns.iter().map(|column| text(row, column, now)).collect())
+    let cells = |row: &Row| -> Vec<table::Cell> {
+        let cell =
+            |column| table::Cell { text: text(row, column, now), color: color_of(row, column) };
+        columns.iter().map(cell).collect()
+    };
+    let cells: Vec<_> = rows.iter().map(cells).collect();
+    let columns: Vec<_> = columns
+        .into_iter()
+        .map(|Column { field, shown, .. }| table::Column {
+            is_number: rows.iter().any(|row| matches!(row.get(&field), Some(Cell::Number(_)))),
+            heading: shown,
+        })
         .collect();
-    let widths = widths(&columns, &texts, area.width);
-    let mut x = area.x;
-    for (place, (column, wide)) in columns.iter().zip(&widths).enumerate() {
-        let is_number =
-            rows.iter().any(|row| matches!(row.get(&column.field), Some(Cell::Number(_))));
-        let (at, anchor) =
-            if is_number { (x + wide - 10.0, Anchor::End) } else { (x + 2.0, Anchor::Start) };
-        let heading = cut(&column.shown, SIZE, wide - 8.0);
-        svg.write((at, area.y + 14.0), &heading, Style::faint(SIZE).anchored(anchor));
-        for (line, row) in texts.iter().enumerate() {
-            let y = area.y + LINE * (line as f64 + 1.0) + 15.0;
-            let color = color_of(&rows[line], column);
-            let style = Style::plain(SIZE).colored(&color).anchored(anchor);
-            svg.write((at, y), &cut(&row[place], SIZE, wide - 8.0), style);
-        }
-        x += wide;
-    }
-    for line in 0..=texts.len() {
-        let y = area.y + LINE * (line as f64 + 1.0);
-        let stroke = Stroke { color: color::LINE, width: 1.0, dashed: false };
-        svg.line((area.x, y), (area.right(), y), stroke);
-    }
-    if left_out > 0 {
-        let y = area.y + LINE * (texts.len() as f64 + 1.0) + 15.0;
-        let text = format!("and {} more rows", rows.len() - texts.len());
-        svg.write((area.x + 2.0, y), &text, Style::faint(SIZE));
-    }
+    table::draw(svg, area, &columns, &cells);
 }
 
 /// Merges the rows of all results: rows that agree in all common fields become one.
@@ -171,20 +147,6 @@ fn color_of(row: &Row, column: &Column) -> String {
         }
         _ => color::TEXT.to_owned(),
     }
-}
-
-/// Column widths by content, scaled to the available width.
-fn widths(columns: &[Column], texts: &[Vec<String>], room: f64) -> Vec<f64> {
-    let wanted: Vec<f64> = columns
-        .iter()
-        .enumerate()
-        .map(|(place, column)| {
-            let cells = texts.iter().map(|row| width(&row[place], SIZE));
-            cells.fold(width(&column.shown, SIZE), f64::max) + 22.0
-        })
-        .collect();
-    let sum: f64 = wanted.iter().sum();
-    wanted.iter().map(|wide| wide * room / sum.max(1.0)).collect()
 }
 
 #[cfg(test)]

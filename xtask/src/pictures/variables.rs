@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
+use plimsoll_charts::axis::TimeRange;
 use serde_json::Value;
 
-use super::prometheus_client::{Prometheus, Window};
+use super::prometheus_client::Prometheus;
 
 /// The value of one variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ impl Variables {
     pub fn of(
         board: &Value,
         prometheus: &Prometheus,
-        window: Window,
+        window: TimeRange,
         set: &[(String, String)],
     ) -> Result<Self> {
         let mut variables = Self::default();
@@ -67,7 +68,12 @@ impl Variables {
     }
 
     /// The values that `label_values(SERIES, LABEL)` returns.
-    fn values(&self, query: &str, prometheus: &Prometheus, window: Window) -> Result<Vec<String>> {
+    fn values(
+        &self,
+        query: &str,
+        prometheus: &Prometheus,
+        window: TimeRange,
+    ) -> Result<Vec<String>> {
         let inside = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
         let Some((series, label)) = inside.and_then(|inside| inside.rsplit_once(',')) else {
             bail!("{query:?} is not label_values(SERIES, LABEL)");

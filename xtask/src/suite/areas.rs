@@ -101,6 +101,7 @@ fn packages(changed: &[String]) -> BTreeSet<&'static str> {
     let sources = changed.iter().filter(is_source);
     sources
         .filter_map(|path| match path.split('/').next()? {
+            "charts" => Some("plimsoll-charts"),
             "core" => Some("plimsoll-core"),
             "storage" => Some("plimsoll-storage"),
             "xtask" => Some("xtask"),

@@ -44,8 +44,13 @@ pub(super) fn render_resource(page: &mut Page<'_>, kind: Kind, resource: &Resour
         Agreement::Unwritten => (DIM, ""),
     };
     row(page, "recomputed", recomputed.to_array(), &page.paint(code, word));
+    page.paragraph("requested", &requested(requests));
+    render_steps(page, kind, chain, at);
+}
+
+/// Writes the steps that lead to the numbers of a resource: the samples, each estimate, and what restricts it.
+pub(crate) fn render_steps(page: &mut Page<'_>, kind: Kind, chain: &ResourceExplanation, at: Time) {
     let mut line = |label: &str, text: &str| page.paragraph(label, text);
-    line("requested", &requested(requests));
     line("evidence", &evidence(chain, at));
     for (label, estimate) in [
         ("target", EstimateKind::Target),

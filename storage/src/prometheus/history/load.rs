@@ -165,9 +165,19 @@ impl HistoryLoad {
         })
     }
 
+    /// The start of the time range.
+    pub fn since(&self) -> Time {
+        self.span.0
+    }
+
     /// The end of the time range: live samples and later loads continue after it.
     pub fn until(&self) -> Time {
         self.span.1
+    }
+
+    /// The step of CPU samples.
+    pub fn cpu_step(&self) -> Duration {
+        self.context.plan.cpu
     }
 
     /// The statistics so far.

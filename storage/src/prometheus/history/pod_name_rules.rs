@@ -120,6 +120,37 @@ impl OwnerRef {
         parts_match(&self.suffixed(class, lengths), name.as_bytes())
     }
 
+    /// The workload whose pods would be named like this one; the pod itself if no rule matches. DaemonSets, ReplicaSets and
+    /// Jobs name their pods by the same rule, so any of these becomes a DaemonSet.
+    pub fn from_pod_name(pod: &str) -> Self {
+        let of_kind = |kind: &str, name: &str| Self { kind: kind.into(), name: name.into() };
+        if let Some(base) = split_suffix(pod, CharacterClass::Random, (5, 5)) {
+            if let Some(name) = split_suffix(base, CharacterClass::Hash, HASH) {
+                return of_kind("Deployment", name);
+            }
+            return match split_suffix(base, CharacterClass::Digit, TIME) {
+                Some(name) => of_kind("CronJob", name),
+                None => of_kind("DaemonSet", base),
+            };
+        }
+        match split_suffix(pod, CharacterClass::Digit, INDEX) {
+            Some(name) => of_kind("StatefulSet", name),
+            None => of_kind("Pod", pod),
+        }
+    }
+
+    /// The workload that would generate an object with this name, such as the Deployment of a ReplicaSet. The inverse of
+    /// [`Self::generates_name`], for servers that do not tell the owner.
+    pub fn generator(&self) -> Option<Self> {
+        let (class, lengths, kind) = match &*self.kind {
+            "ReplicaSet" => (CharacterClass::Hash, HASH, "Deployment"),
+            "Job" => (CharacterClass::Digit, TIME, "CronJob"),
+            _ => return None,
+        };
+        let name = split_suffix(&self.name, class, lengths)?;
+        Some(Self { kind: kind.into(), name: name.into() })
+    }
+
     fn suffixed(&self, class: CharacterClass, lengths: (usize, usize)) -> NamePattern {
         vec![NamePart::Text(format!("{}-", self.name)), NamePart::Characters(class, lengths)]
     }
@@ -165,6 +196,15 @@ impl fmt::Display for OwnerRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind, self.name)
     }
+}
+
+/// A name before a dash and a suffix of this class.
+fn split_suffix(name: &str, class: CharacterClass, (least, most): (usize, usize)) -> Option<&str> {
+    let (base, suffix) = name.rsplit_once('-')?;
+    let is_suffix = (least..=most).contains(&suffix.len())
+        && suffix.bytes().all(|byte| class.has(byte))
+        && !base.is_empty();
+    is_suffix.then_some(base)
 }
 
 /// Patterns of generated names: `NAME-` or `NAME-MIDDLE-`, and a random suffix.
@@ -297,6 +337,31 @@ mod tests {
             ("apps/DaemonSet/log", "log-[b-df-hj-np-tv-xz24-9]{5}"),
         ] {
             assert_eq!(owner(text).pattern().as_str(), pattern);
+        }
+    }
+
+    #[test]
+    fn a_workload_is_recognized_by_the_name_of_a_pod_alone() {
+        for (pod, expected) in [
+            ("web-7d5f9c4b6d-x2x4z", "Deployment/web"),
+            ("web-api-7d5f9c4b6d-x2x4z", "Deployment/web-api"),
+            ("night-28901234-x2x4z", "CronJob/night"),
+            ("db-0", "StatefulSet/db"),
+            ("log-x2x4z", "DaemonSet/log"),
+            ("log-api-x2x4z", "DaemonSet/log-api"),
+            ("kube-apiserver-node", "Pod/kube-apiserver-node"),
+            ("lone", "Pod/lone"),
+            ("-0", "Pod/-0"),
+        ] {
+            let inferred = OwnerRef::from_pod_name(pod);
+            assert_eq!(inferred.to_string(), expected, "{pod}");
+            assert!(inferred.matches(pod), "{pod}");
+        }
+        let generator = |text: &str| owner(text).generator().map(|owner| owner.to_string());
+        assert_eq!(generator("ReplicaSet/web-7d5f9c4b6d").as_deref(), Some("Deployment/web"));
+        assert_eq!(generator("Job/night-28901234").as_deref(), Some("CronJob/night"));
+        for text in ["ReplicaSet/web", "Job/once", "StatefulSet/web-7d5f9c4b6d"] {
+            assert_eq!(generator(text), None, "{text}");
         }
     }
 

@@ -41,7 +41,8 @@ pub enum TransportErrorKind {
 }
 
 impl TransportError {
-    pub(super) fn new(kind: TransportErrorKind, message: String) -> Self {
+    /// Creates an error. The message is one line with the cause, the place and the remedy, and without secrets.
+    pub fn new(kind: TransportErrorKind, message: String) -> Self {
         Self { kind, message }
     }
 

@@ -1,0 +1,77 @@
+//! A run of `plimsoll recommend` as a process.
+
+use std::{
+    fs::File,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::process;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a run needed.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    pub seconds: f64,
+    pub queries: f64,
+    pub megabytes: f64,
+    pub peak_mebibytes: f64,
+    /// Containers with a target of CPU and memory.
+    pub containers: usize,
+}
+
+impl Run {
+    pub fn new(url: &str, until: Timestamp, days: u32, step: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let report = folder.path().join("report.json");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+        command.args(["recommend", "--source=prometheus"]);
+        command.args([
+            &format!("--prometheus-address={url}"),
+            &format!("--until={until}"),
+            &format!("--history-length={days}d"),
+            &format!("--step={step}"),
+        ]);
+        command.args(["-o", &format!("json={}", report.display())]);
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        let begun = Instant::now();
+        let mut child = command.spawn().expect("the program starts");
+        let mut peak = 0;
+        let status = loop {
+            peak = peak.max(process::read_stats(child.id()).peak);
+            if let Some(status) = child.try_wait().expect("a child") {
+                break status;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        assert!(status.code() == Some(0), "it ended with {status}");
+        let report = File::open(report).expect("a report");
+        let report: Value = serde_json::from_reader(report).expect("JSON");
+        let sum = |field: &str| -> f64 {
+            let sources = report["sources"].as_array().into_iter().flatten();
+            sources.filter_map(|source| source[field].as_f64()).sum()
+        };
+        Self {
+            seconds,
+            queries: sum("queries"),
+            megabytes: sum("bytes") / 1e6,
+            peak_mebibytes: peak as f64 / f64::from(1 << 20),
+            containers: with_targets(&report),
+        }
+    }
+}
+
+fn with_targets(report: &Value) -> usize {
+    let workloads = report["workloads"].as_array().into_iter().flatten();
+    let containers = workloads.filter_map(|workload| workload["containers"].as_array()).flatten();
+    let has_targets = |container: &&Value| {
+        let resources = container["resources"].as_array().into_iter().flatten();
+        resources.filter(|resource| resource["target"].is_i64()).count() == 2
+    };
+    containers.filter(has_targets).count()
+}

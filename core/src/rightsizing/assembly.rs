@@ -1,0 +1,348 @@
+//! Puts the report together: evidence to targets, levels, changes, costs and totals.
+
+use std::collections::BTreeMap;
+
+use super::{
+    autoscaler::{ContainerRequest, SharedDecision, decide},
+    changes::{ChangeInput, plan},
+    evidence::ContainerEvidence,
+    fail_on::changes,
+    need::{amount_of, amount_text, limit_of, request_of},
+    node_groups::should_split,
+    options::ReportOptions,
+    pod_count::mean_pods,
+    prices::{HOURS_PER_MONTH, Price},
+    report::{
+        Change, ContainerReport, Report, ResourceReport, SCHEMA_VERSION, TargetChange,
+        WorkloadReport,
+    },
+    severity::{Configured, Risk, cpu_risk, memory_risk, risk_without_need, waste},
+    shape::shape_of,
+    survey::{Container, ContainerRole, Resource, Survey, Workload},
+    targets::{ContainerTargets, NodeSizes, targets_of},
+    totals::TotalsBuilder,
+};
+use crate::types::Time;
+
+const RESOURCES: [Resource; 2] = [Resource::Cpu, Resource::Memory];
+
+/// Finds the evidence of a container; `None` if there are no series.
+pub type EvidenceOf<'a> = dyn Fn(&Workload, &Container) -> Option<&'a ContainerEvidence> + 'a;
+
+/// Decides what every workload should request. The result depends only on the arguments, and not on the order
+/// of workloads in the survey.
+pub fn report(
+    survey: &Survey,
+    evidence: &EvidenceOf<'_>,
+    options: &ReportOptions,
+    now: Time,
+) -> Report {
+    let assembly = Assembly { survey, options, nodes: NodeSizes::of(survey) };
+    let mut workloads: Vec<&Workload> = survey.workloads.iter().collect();
+    workloads.sort_by(|left, right| identity(left).cmp(&identity(right)));
+    let (mut all, mut namespaces) = (TotalsBuilder::default(), BTreeMap::new());
+    let mut reports = Vec::with_capacity(workloads.len());
+    let mut assumed = 0;
+    for workload in workloads {
+        let evidence: Vec<_> =
+            workload.containers.iter().map(|container| evidence(workload, container)).collect();
+        let (report, pods) = assembly.workload(workload, &evidence);
+        all.add(&report, pods);
+        let of_namespace: &mut TotalsBuilder =
+            namespaces.entry(report.namespace.clone()).or_default();
+        of_namespace.add(&report, pods);
+        assumed += usize::from(assembly.has_assumed_price(workload));
+        reports.push(report);
+    }
+    let head = &options.head;
+    let namespaces = namespaces.into_iter().map(|(name, totals)| (name, totals.totals()));
+    Report {
+        schema_version: SCHEMA_VERSION,
+        kind: "recommend".to_owned(),
+        version: head.version.clone(),
+        at: now,
+        sources: head.sources.clone(),
+        settings: head.settings.clone(),
+        strategy: head.strategy.clone(),
+        currency: options.prices.as_ref().map(|prices| prices.currency.clone()),
+        totals: all.totals(),
+        namespaces: namespaces.collect(),
+        workloads: reports,
+        unread: survey.unread.iter().chain(&head.unread).cloned().collect(),
+        remarks: remarks(options, assumed),
+    }
+}
+
+fn identity(workload: &Workload) -> [Option<&str>; 4] {
+    let Workload { cluster, namespace, kind, name, .. } = workload;
+    [cluster.as_deref(), Some(namespace), Some(kind), Some(name)]
+}
+
+fn remarks(options: &ReportOptions, assumed: usize) -> Vec<String> {
+    let mut remarks = options.head.remarks.clone();
+    if let Some(prices) = &options.prices {
+        remarks.extend(prices.remarks.iter().cloned());
+        remarks.push(format!(
+            "costs are those of requests in {HOURS_PER_MONTH} hours: money comes back only when nodes go"
+        ));
+        if assumed > 0 {
+            remarks.push(format!(
+                "{assumed} workloads have the prices of no particular node, because the nodes of their pods are unknown"
+            ));
+        }
+    }
+    remarks
+}
+
+struct Assembly<'a> {
+    survey: &'a Survey,
+    options: &'a ReportOptions,
+    nodes: NodeSizes,
+}
+
+/// A container while its workload is put together.
+struct Draft<'a> {
+    container: &'a Container,
+    evidence: Option<&'a ContainerEvidence>,
+    targets: ContainerTargets,
+    /// The changes of CPU and memory.
+    changes: [Change; 2],
+    remarks: Vec<String>,
+}
+
+/// What the pods of a workload cost.
+#[derive(Clone, Copy)]
+struct PodCost {
+    pods: Option<f64>,
+    price: Price,
+}
+
+impl PodCost {
+    /// What an amount of each pod costs a month.
+    fn monthly(self, resource: Resource, amount: Option<i64>) -> Option<f64> {
+        self.price.monthly(resource, amount? as f64 * self.pods?)
+    }
+}
+
+impl Assembly<'_> {
+    /// The report of a workload, and the mean number of its pods.
+    fn workload(
+        &self,
+        workload: &Workload,
+        evidence: &[Option<&ContainerEvidence>],
+    ) -> (WorkloadReport, Option<f64>) {
+        let runs = evidence.iter().flatten().find_map(|evidence| evidence.runs);
+        let pods = mean_pods(workload, runs, self.options.window);
+        let price = self.options.prices.as_ref().map_or_else(Price::default, |prices| {
+            prices.of_pods(&workload.nodes, &self.survey.nodes)
+        });
+        let cost = PodCost { pods, price };
+        let targets = targets_of(workload, evidence, &self.nodes, self.options);
+        let mut drafts: Vec<Draft<'_>> = workload
+            .containers
+            .iter()
+            .zip(evidence)
+            .zip(targets)
+            .map(|((container, evidence), targets)| self.draft(container, *evidence, targets))
+            .collect();
+        let target_changes = self.share_with_autoscalers(workload, &mut drafts);
+        let containers: Vec<ContainerReport> =
+            drafts.into_iter().map(|draft| self.container(draft, cost)).collect();
+        let group = containers.iter().find_map(|container| container.node_groups.first());
+        let shape = shape_of(workload, runs, group.map(|group| &*group.label));
+        let text = |text: &str| text.to_owned();
+        let report = WorkloadReport {
+            cluster: workload.cluster.as_deref().map(text),
+            namespace: text(&workload.namespace),
+            api_version: workload.api_version.as_deref().map(text),
+            kind: text(&workload.kind),
+            name: text(&workload.name),
+            labels: workload.labels.iter().map(|(name, value)| (text(name), text(value))).collect(),
+            replicas: workload.replicas,
+            vpa: workload.vpa.as_deref().map(text),
+            target_changes,
+            shape,
+            runs,
+            containers,
+        };
+        (report, pods)
+    }
+
+    fn draft<'a>(
+        &self,
+        container: &'a Container,
+        evidence: Option<&'a ContainerEvidence>,
+        targets: ContainerTargets,
+    ) -> Draft<'a> {
+        let mut remarks = targets.remarks.clone();
+        let changes = RESOURCES.map(|resource| {
+            remarks.extend(self.request_above_nodes(container, resource));
+            let Ok(need) = targets.of(resource) else { return Change::default() };
+            let planned = plan(&ChangeInput {
+                resource,
+                configured: configured(container, resource),
+                has_own_request: amount_of(&container.requests, resource).is_some(),
+                need,
+                limit_rule: self.options.limits.of(resource),
+                max_allowed: amount_of(&self.options.max_allowed, resource),
+                share: self.options.thresholds.change.share,
+                runtime: container.runtime.as_ref(),
+                memory_peak: evidence.and_then(|evidence| evidence.memory_peak),
+            });
+            remarks.extend(planned.remarks);
+            planned.change
+        });
+        Draft { container, evidence, targets, changes, remarks }
+    }
+
+    fn request_above_nodes(&self, container: &Container, resource: Resource) -> Option<String> {
+        let largest = self.nodes.largest(resource)?;
+        let request = request_of(container, resource).filter(|request| *request > largest)?;
+        let text = |amount| amount_text(resource, amount);
+        let (request, largest) = (text(request), text(largest));
+        Some(format!("it requests {request} of {resource}, more than any node has ({largest})"))
+    }
+
+    /// Holds changes that an autoscaler of replicas does not allow; returns the targets that change with the
+    /// others.
+    fn share_with_autoscalers(
+        &self,
+        workload: &Workload,
+        drafts: &mut [Draft<'_>],
+    ) -> Vec<TargetChange> {
+        let mut target_changes = Vec::new();
+        for (index, resource) in RESOURCES.into_iter().enumerate() {
+            let requests: Vec<ContainerRequest<'_>> = drafts
+                .iter()
+                .map(|draft| {
+                    let current = request_of(draft.container, resource);
+                    let new = draft.changes[index].request.or(current);
+                    let Container { name, role, .. } = draft.container;
+                    ContainerRequest { name, role: *role, current, new }
+                })
+                .collect();
+            let rule = self.options.autoscalers;
+            let SharedDecision { target_changes: of_resource, held } =
+                decide(rule, resource, &workload.utilization_targets, &requests);
+            target_changes.extend(of_resource);
+            for draft in drafts.iter_mut() {
+                let reason = held.get(&*draft.container.name);
+                let is_counted = draft.container.role != ContainerRole::Init;
+                if let Some(reason) = reason.filter(|_| is_counted)
+                    && changes(&draft.changes[index])
+                {
+                    draft.changes[index] =
+                        Change { held: Some(reason.clone()), ..Change::default() };
+                }
+            }
+        }
+        target_changes
+    }
+
+    fn container(&self, draft: Draft<'_>, cost: PodCost) -> ContainerReport {
+        let rows = RESOURCES.map(|resource| self.row(&draft, resource, cost));
+        let Draft { container, evidence, targets, remarks, .. } = draft;
+        let memory = targets.memory.ok().map(|need| need.target);
+        let above_target = |bytes: i64| memory.is_some_and(|target| bytes > target);
+        let peak = evidence.and_then(|evidence| evidence.memory_peak);
+        let needed_peak = evidence.and_then(|evidence| evidence.needed_memory_peak);
+        let cache_share = self.options.thresholds.page_cache.share;
+        let groups = evidence.map(|evidence| &*evidence.node_groups).unwrap_or_default();
+        let thresholds = &self.options.thresholds.node_groups;
+        let splits = RESOURCES.iter().any(|resource| should_split(groups, *resource, thresholds));
+        ContainerReport {
+            name: container.name.to_string(),
+            role: container.role,
+            resources: rows.into(),
+            oom_kills: evidence.map_or(0, |evidence| evidence.oom_kills),
+            last_oom_kill: evidence.and_then(|evidence| evidence.last_oom_kill),
+            throttled_share: evidence.and_then(|evidence| evidence.throttled_share),
+            memory_peak: peak,
+            rare_memory_peak: evidence
+                .and_then(|evidence| evidence.rare_memory_peak)
+                .filter(|peak| above_target(peak.bytes.0)),
+            needed_memory_peak: needed_peak.zip(peak).and_then(|(needed, peak)| {
+                let cache = peak.bytes.0.saturating_sub(needed.bytes.0) as f64;
+                (cache >= cache_share * peak.bytes.0 as f64 && cache > 0.0).then_some(needed)
+            }),
+            node_groups: if splits { groups.to_vec() } else { Vec::new() },
+            runtime: container.runtime.clone(),
+            remarks,
+        }
+    }
+
+    fn row(&self, draft: &Draft<'_>, resource: Resource, cost: PodCost) -> ResourceReport {
+        let Draft { container, evidence, targets, changes, .. } = draft;
+        let configured = configured(container, resource);
+        let thresholds = &self.options.thresholds;
+        let index = usize::from(resource == Resource::Memory);
+        // Init containers run before the others, within what those request.
+        let cost = if container.role == ContainerRole::Init {
+            PodCost { pods: None, ..cost }
+        } else {
+            cost
+        };
+        let now = cost.monthly(resource, configured.request);
+        let mut row = ResourceReport {
+            resource,
+            request: configured.request,
+            limit: configured.limit,
+            target: None,
+            lower: None,
+            upper: None,
+            change: changes[index].clone(),
+            risk: super::report::Level::Unsaid,
+            risk_reasons: Vec::new(),
+            waste: super::report::Level::Unsaid,
+            cost: now,
+            new_cost: None,
+            unsaid: None,
+            explanation: None,
+        };
+        let need = match targets.of(resource) {
+            Ok(need) => need,
+            Err(gap) => {
+                let Risk { level, reasons } =
+                    risk_without_need(resource, configured, *evidence, gap);
+                (row.risk, row.risk_reasons, row.unsaid) = (level, reasons, Some(gap));
+                return row;
+            }
+        };
+        let none = ContainerEvidence::default();
+        let evidence = evidence.unwrap_or(&none);
+        let risk = match resource {
+            Resource::Cpu => cpu_risk(configured, &need, evidence, &thresholds.risk.cpu),
+            Resource::Memory => memory_risk(configured, &need, evidence, &thresholds.risk.memory),
+        };
+        let new_cost = cost.monthly(resource, Some(need.target));
+        let saving = now.zip(new_cost).map(|(now, new)| now - new);
+        (row.target, row.lower, row.upper) = (Some(need.target), need.lower, need.upper);
+        (row.risk, row.risk_reasons) = (risk.level, risk.reasons);
+        row.waste = waste(resource, configured, &need, cost.pods, saving, &thresholds.waste);
+        row.new_cost = new_cost;
+        // Targets of runs do not come from the chain of the recommender.
+        let recommendation =
+            evidence.recommendation.as_ref().filter(|_| evidence.run_targets.is_none());
+        row.explanation = recommendation.and_then(|recommendation| match resource {
+            Resource::Cpu => recommendation.explanation.cpu.clone(),
+            Resource::Memory => recommendation.explanation.memory.clone(),
+        });
+        row
+    }
+
+    fn has_assumed_price(&self, workload: &Workload) -> bool {
+        let prices = self.options.prices.as_ref();
+        prices.is_some_and(|prices| prices.is_assumed(&workload.nodes, &self.survey.nodes))
+    }
+}
+
+fn configured(container: &Container, resource: Resource) -> Configured {
+    Configured {
+        request: request_of(container, resource),
+        limit: limit_of(container, resource),
+        is_unknown: container.resources_unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,253 @@
+//! The workloads of a cluster as they are now, from the API server or from the series of kube-state-metrics.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use crate::types::{
+    Time,
+    units::{Bytes, MilliCpu},
+};
+
+/// Workloads, and what could not be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// Sorted by namespace, kind and name, each cluster for itself.
+    pub workloads: Vec<Workload>,
+    /// What is missing from `workloads`. If this is not empty, the report is incomplete.
+    pub unread: Vec<Unread>,
+    /// Nodes by name, for prices and node groups; empty if they could not be read.
+    pub nodes: BTreeMap<Box<str>, Node>,
+    /// Why the nodes could not be read. The report is complete without them, but for prices by node and node groups.
+    pub nodes_unread: Option<Unread>,
+}
+
+impl Survey {
+    /// Names the cluster of all workloads, for reports on several clusters. Nodes of several clusters may have the same
+    /// name, so the name of the cluster becomes a part of theirs: `prod-eu/node-1`.
+    #[must_use]
+    pub fn in_cluster(mut self, cluster: &str) -> Self {
+        let in_cluster = |node: &str| Box::from(format!("{cluster}/{node}"));
+        for workload in &mut self.workloads {
+            workload.cluster = Some(cluster.into());
+            for node in &mut workload.nodes {
+                *node = in_cluster(node);
+            }
+        }
+        self.nodes = self.nodes.into_iter().map(|(name, node)| (in_cluster(&name), node)).collect();
+        for unread in self.unread.iter_mut().chain(&mut self.nodes_unread) {
+            unread.what = format!("{} in cluster {cluster}", unread.what);
+        }
+        self
+    }
+
+    /// Adds the survey of another cluster.
+    pub fn merge(&mut self, other: Self) {
+        self.workloads.extend(other.workloads);
+        self.unread.extend(other.unread);
+        self.nodes.extend(other.nodes);
+        if self.nodes_unread.is_none() {
+            self.nodes_unread = other.nodes_unread;
+        }
+    }
+}
+
+/// Something that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unread {
+    /// What: `deployments in namespace shop`, `context prod-eu`.
+    pub what: String,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+/// A node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its labels.
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// What its pods may use.
+    pub allocatable: Amounts,
+}
+
+/// CPU and memory. A missing amount is not set or unknown; it is never 0.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Amounts {
+    /// CPU.
+    pub cpu: Option<MilliCpu>,
+    /// Memory.
+    pub memory: Option<Bytes>,
+}
+
+/// A workload: the topmost controller of pods, or pods that are grouped as one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workload {
+    /// The name of the context or the value of the cluster label, if the report covers several clusters.
+    pub cluster: Option<Box<str>>,
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// `apps/v1`; `None` if only series are known.
+    pub api_version: Option<Box<str>>,
+    /// Its kind, such as `Deployment`.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// The labels of the object.
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// The annotations of the object that decisions use: those with the prefixes of Plimsoll and Helm.
+    pub annotations: BTreeMap<Box<str>, Box<str>>,
+    /// The number of its pods that should run; `None` if unknown.
+    pub replicas: Option<u32>,
+    /// When it was created, if known.
+    pub created: Option<Time>,
+    /// The names of the nodes that its pods run on, one for each pod that is scheduled.
+    pub nodes: Vec<Box<str>>,
+    /// The names of its existing pods.
+    pub pods: Vec<Box<str>>,
+    /// HorizontalPodAutoscalers and WatermarkPodAutoscalers whose targets are relative to its requests.
+    pub utilization_targets: Vec<UtilizationTarget>,
+    /// The name of the VerticalPodAutoscaler that targets it.
+    pub vpa: Option<Box<str>>,
+    /// The object whose pod template this workload uses, if it is another one: `Deployment/web` for a Rollout with a
+    /// `workloadRef`.
+    pub template_owner: Option<Box<str>>,
+    /// The containers of the pod template.
+    pub containers: Vec<Container>,
+}
+
+/// A metric of an autoscaler whose target is relative to the requests of a workload.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UtilizationTarget {
+    /// `HorizontalPodAutoscaler` or `WatermarkPodAutoscaler`.
+    pub kind: Box<str>,
+    /// The name of the autoscaler.
+    pub name: Box<str>,
+    /// The index of the metric in `spec.metrics`.
+    pub metric: usize,
+    /// The resource.
+    pub resource: Resource,
+    /// The container; `None` if the requests of all containers count.
+    pub container: Option<Box<str>>,
+    /// The target in percent of the requests.
+    pub percent: u32,
+}
+
+/// A container of a pod template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: Box<str>,
+    /// When it runs.
+    pub role: ContainerRole,
+    /// Its requests.
+    pub requests: Amounts,
+    /// Its limits.
+    pub limits: Amounts,
+    /// Whether requests and limits could not be read. Then a missing amount is unknown, and not unset.
+    pub resources_unknown: bool,
+    /// Settings of the runtime that determine its memory.
+    pub runtime: Option<RuntimeHint>,
+}
+
+/// When a container of a pod runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ContainerRole {
+    /// All the time.
+    #[default]
+    Main,
+    /// Before the others, until it ends.
+    Init,
+    /// All the time, started before the others: an init container with `restartPolicy: Always`.
+    Sidecar,
+}
+
+/// Settings of a language runtime in the arguments and the environment of a container.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "runtime")]
+pub enum RuntimeHint {
+    /// A Java virtual machine.
+    #[serde(rename_all = "camelCase")]
+    Jvm {
+        /// The option that this is known by, such as `-Xmx2g`.
+        known_by: String,
+        /// The maximum of the heap, if it is fixed.
+        max_heap: Option<Bytes>,
+        /// The maximum of the heap in percent of the limit, if it is relative.
+        max_heap_percent: Option<u8>,
+    },
+    /// Go.
+    #[serde(rename_all = "camelCase")]
+    Go {
+        /// The variable that this is known by, such as `GOMEMLIMIT=2GiB`.
+        known_by: String,
+        /// The memory limit of the runtime, if it is fixed.
+        memory_limit: Option<Bytes>,
+        /// Whether the memory limit is set from the limit of the container.
+        follows_limit: bool,
+    },
+}
+
+/// CPU or memory.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum Resource {
+    /// CPU, in millicores.
+    Cpu,
+    /// Memory, in bytes.
+    Memory,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surveys_of_several_clusters_do_not_mix_up_nodes() {
+        let survey = |cluster: &str| {
+            let workload = Workload {
+                name: "web".into(),
+                nodes: vec!["node-1".into()],
+                ..Workload::default()
+            };
+            let unread = |what: &str| Unread { what: what.to_owned(), why: "forbidden".to_owned() };
+            let survey = Survey {
+                workloads: vec![workload],
+                unread: vec![unread("deployments.apps")],
+                nodes: [("node-1".into(), Node::default())].into(),
+                nodes_unread: Some(unread("nodes")),
+            };
+            survey.in_cluster(cluster)
+        };
+        let mut both = survey("eu");
+        both.merge(survey("us"));
+        let nodes: Vec<_> = both.nodes.keys().map(|name| &**name).collect();
+        assert_eq!(nodes, ["eu/node-1", "us/node-1"]);
+        let of_workloads: Vec<_> =
+            both.workloads.iter().map(|one| (one.cluster.as_deref(), &*one.nodes[0])).collect();
+        assert_eq!(of_workloads, [(Some("eu"), "eu/node-1"), (Some("us"), "us/node-1")]);
+        assert_eq!(both.unread[1].what, "deployments.apps in cluster us");
+        assert_eq!(both.nodes_unread.expect("unread").what, "nodes in cluster eu");
+    }
+}

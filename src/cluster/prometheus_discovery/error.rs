@@ -1,0 +1,93 @@
+//! Why no Prometheus was found: one line with what was looked for, what is missing, and what to run instead.
+
+use plimsoll_storage::prometheus::transport::TransportError;
+
+use super::ranking::ProbedCandidate;
+use crate::cluster::service_proxy::address::generic_port_forward_hint;
+
+/// What discovery looks for.
+const LOOKED_FOR: &str =
+    "the labels, names and ports of Prometheus, Thanos Query, VictoriaMetrics and Mimir";
+
+/// Why no Prometheus was found.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DiscoveryError {
+    /// RBAC does not allow to list Services.
+    #[error(
+        "cannot look for a Prometheus among the Services of the cluster, because RBAC does not allow it ({why}): grant \
+         `list` on `services`, name one with --prometheus-service=NAMESPACE/NAME:PORT, or {}",
+        generic_port_forward_hint()
+    )]
+    ListForbidden {
+        /// The message of the API server.
+        why: String,
+    },
+    /// The Services cannot be listed.
+    #[error(
+        "failed to list the Services of the cluster to look for a Prometheus: {why}: name one with \
+         --prometheus-service=NAMESPACE/NAME:PORT, or pass --prometheus-address=URL"
+    )]
+    ListFailed {
+        /// The cause.
+        why: String,
+    },
+    /// No Service is a candidate.
+    #[error(
+        "found no Prometheus: none of {services} Services has {LOOKED_FOR}: name one with \
+         --prometheus-service=NAMESPACE/NAME:PORT, or {}",
+        generic_port_forward_hint()
+    )]
+    NoCandidate {
+        /// The number of Services.
+        services: usize,
+    },
+    /// No candidate answered as a Prometheus.
+    #[error("found no Prometheus: {}", summary(.candidates, *.omitted))]
+    NoServer {
+        /// The candidates, and why they cannot be used.
+        candidates: Vec<ProbedCandidate>,
+        /// The number of candidates that were not asked.
+        omitted: usize,
+    },
+    /// The settings of the connection do not work through the API server's proxy.
+    #[error(
+        "{what} cannot be sent through the API server's proxy: {}",
+        generic_port_forward_hint()
+    )]
+    NotThroughProxy {
+        /// The settings.
+        what: &'static str,
+    },
+    /// A setting of the connection is invalid.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+}
+
+impl DiscoveryError {
+    /// What each candidate answered.
+    pub fn candidates(&self) -> &[ProbedCandidate] {
+        match self {
+            Self::NoServer { candidates, .. } => candidates,
+            _ => &[],
+        }
+    }
+}
+
+fn summary(candidates: &[ProbedCandidate], omitted: usize) -> String {
+    let Some(first) = candidates.first() else { return "there are no candidates".to_owned() };
+    let others = match candidates.len() - 1 {
+        0 => String::new(),
+        1 => "; another candidate failed too".to_owned(),
+        count => format!("; {count} other candidates failed too"),
+    };
+    let omitted = match omitted {
+        0 => String::new(),
+        1 => "; 1 more was not asked".to_owned(),
+        count => format!("; {count} more were not asked"),
+    };
+    let line = format!("{first}{others}{omitted}");
+    if line.contains("kubectl port-forward") {
+        return line;
+    }
+    format!("{line}: {}", first.candidate.address.port_forward_hint())
+}

@@ -1,0 +1,51 @@
+//! Reads the Services of a cluster page by page, and keeps only candidates.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::{Api, Client, api::ListParams};
+use tokio::time::timeout;
+
+use super::{candidates::CandidateSelection, error::DiscoveryError};
+use crate::cluster::{list_stream::error_message, watch::maybe_object::MaybeObject};
+
+const PAGE_SIZE: u32 = 500;
+/// The timeout of the whole list.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Reads all Services. One that cannot be decoded is not a candidate.
+pub(super) async fn select_candidates(
+    client: &Client,
+) -> Result<CandidateSelection, DiscoveryError> {
+    timeout(TIMEOUT, read_pages(client)).await.unwrap_or_else(|_| {
+        let why = format!("the list is not complete after {TIMEOUT:?}");
+        Err(DiscoveryError::ListFailed { why })
+    })
+}
+
+async fn read_pages(client: &Client) -> Result<CandidateSelection, DiscoveryError> {
+    let services: Api<MaybeObject<Service>> = Api::all(client.clone());
+    let mut parameters = ListParams::default().limit(PAGE_SIZE);
+    let mut selection = CandidateSelection::default();
+    loop {
+        let page = services.list(&parameters).await.map_err(|error| {
+            let why = error_message(&error);
+            match error {
+                kube::Error::Api(status) if status.code == 403 => {
+                    DiscoveryError::ListForbidden { why }
+                }
+                _ => DiscoveryError::ListFailed { why },
+            }
+        })?;
+        for MaybeObject(service) in &page.items {
+            match service {
+                Ok(service) => selection.add(service),
+                Err(invalid) => tracing::debug!(%invalid, "ignoring an invalid Service"),
+            }
+        }
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            return Ok(selection);
+        }
+    }
+}

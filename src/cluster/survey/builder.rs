@@ -1,0 +1,408 @@
+//! Puts workloads together from objects that arrive in any order. Sends no requests.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use kube::core::ObjectMeta;
+use plimsoll_core::{
+    rightsizing::survey::{Container, Survey, Unread, UtilizationTarget, Workload},
+    types::Time,
+};
+
+use super::{
+    objects::{ObjectRef, PodSpec, SurveyedController, SurveyedHpa, SurveyedPod, SurveyedVpa},
+    scope::SurveyScope,
+};
+use crate::cluster::cache::{
+    controllers::{Owner, WellKnown},
+    selector::Selector,
+};
+
+/// Prefixes of the annotations that decisions use.
+const KEPT_ANNOTATION_PREFIXES: [&str; 3] = ["plimsoll.dev/", "meta.helm.sh/", "helm.sh/"];
+
+/// Identifies a controller. The version of its API does not matter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ControllerId {
+    namespace: Box<str>,
+    kind: Box<str>,
+    name: Box<str>,
+    group: Box<str>,
+}
+
+/// A kind that is not built in, by group and name.
+pub(super) type CustomKind = (Box<str>, Box<str>);
+
+/// What a survey has read so far.
+#[derive(Debug, Default)]
+pub(super) struct SurveyBuilder {
+    scope: SurveyScope,
+    controllers: HashMap<ControllerId, ListedController>,
+    /// Pods by their direct owner. Pods without one, and static pods, are owned by themselves.
+    pods: HashMap<ControllerId, PodGroup>,
+    /// Whether objects of a kind can be scaled. The owners of those that cannot are not followed.
+    custom_kinds: HashMap<CustomKind, bool>,
+    targets: Vec<(ControllerId, UtilizationTarget)>,
+    vpas: BTreeMap<ControllerId, Box<str>>,
+}
+
+#[derive(Debug, Default)]
+struct ListedController {
+    api_version: Box<str>,
+    owner: Option<(ControllerId, Box<str>)>,
+    metadata: KeptMetadata,
+    replicas: Option<u32>,
+    containers: Vec<Container>,
+    template_owner: Option<ControllerId>,
+}
+
+/// The unfinished pods of an owner.
+#[derive(Debug)]
+struct PodGroup {
+    api_version: Box<str>,
+    /// Whether the pods belong to no controller.
+    is_bare: bool,
+    /// Names of pods and of their nodes.
+    pods: BTreeMap<Box<str>, Option<Box<str>>>,
+    newest: NewestPod,
+}
+
+#[derive(Clone, Debug, Default)]
+struct NewestPod {
+    key: (Option<Time>, Box<str>),
+    containers: Vec<Container>,
+    metadata: KeptMetadata,
+}
+
+#[derive(Clone, Debug, Default)]
+struct KeptMetadata {
+    labels: BTreeMap<Box<str>, Box<str>>,
+    annotations: BTreeMap<Box<str>, Box<str>>,
+    created: Option<Time>,
+}
+
+impl ControllerId {
+    fn new(namespace: &str, api_version: &str, kind: &str, name: &str) -> Self {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = match well_known(group, api_version, kind) {
+            Some(known) => known.group(),
+            None => group,
+        };
+        let [namespace, kind, name, group] = [namespace, kind, name, group].map(Box::from);
+        Self { namespace, kind, name, group }
+    }
+
+    fn of_reference(namespace: &str, to: &ObjectRef) -> Self {
+        Self::new(namespace, &to.api_version, &to.kind, &to.name)
+    }
+
+    fn of_owner(namespace: &str, owner: &Owner) -> Self {
+        Self::new(namespace, &owner.api_version, &owner.kind, &owner.name)
+    }
+
+    fn well_known(&self) -> Option<WellKnown> {
+        WellKnown::from_kind(&self.kind).filter(|known| known.group() == &*self.group)
+    }
+
+    fn custom_kind(&self) -> CustomKind {
+        (self.group.clone(), self.kind.clone())
+    }
+}
+
+/// The built-in kind. A Job of another group, such as Volcano's, is none.
+fn well_known(group: &str, api_version: &str, kind: &str) -> Option<WellKnown> {
+    let known = WellKnown::from_kind(kind)?;
+    let is_former_group = group == "extensions" || api_version.is_empty();
+    (known.group() == group || is_former_group).then_some(known)
+}
+
+impl SurveyBuilder {
+    /// Stores only objects in the namespaces of this scope.
+    pub fn new(scope: SurveyScope) -> Self {
+        Self { scope, ..Self::default() }
+    }
+
+    /// Adds a pod, unless it has finished.
+    pub fn add_pod(&mut self, pod: &SurveyedPod) {
+        let metadata = &pod.metadata;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        if pod.is_finished() || !self.scope.includes_namespace(namespace) {
+            return;
+        }
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let owner = Owner::controller_of(metadata.owner_references.as_deref().unwrap_or_default());
+        // The mirror pod of a static pod is owned by its node.
+        let owner = owner.filter(|owner| &*owner.kind != "Node");
+        let (id, api_version) = match &owner {
+            Some(owner) => (ControllerId::of_owner(namespace, owner), owner.api_version.clone()),
+            None => (ControllerId::new(namespace, "v1", "Pod", name), "v1".into()),
+        };
+        let group = self.pods.entry(id).or_insert_with(|| PodGroup {
+            api_version,
+            is_bare: owner.is_none(),
+            pods: BTreeMap::new(),
+            newest: NewestPod::default(),
+        });
+        let node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
+        group.pods.insert(name.into(), node);
+        let key = (created(metadata), Box::from(name));
+        if group.newest.key < key {
+            let (containers, metadata) = (pod.spec.containers(), KeptMetadata::new(metadata));
+            group.newest = NewestPod { key, containers, metadata };
+        }
+    }
+
+    /// Adds a controller of a kind. Pods are added before, because there are many ReplicaSets and Jobs without pods, which
+    /// only belong to another controller.
+    pub fn add_controller(&mut self, api_version: &str, kind: &str, object: &SurveyedController) {
+        let metadata = &object.metadata;
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        if !self.scope.includes_namespace(namespace) {
+            return;
+        }
+        let id = ControllerId::new(namespace, api_version, kind, name);
+        let owner = Owner::controller_of(metadata.owner_references.as_deref().unwrap_or_default());
+        let known = id.well_known();
+        let is_generated =
+            matches!(known, Some(WellKnown::ReplicaSet | WellKnown::Job)) && owner.is_some();
+        if is_generated && !self.pods.contains_key(&id) {
+            return;
+        }
+        let SurveyedController { spec, status, .. } = object;
+        let replicas = match known {
+            Some(WellKnown::DaemonSet) => status.desired_number_scheduled,
+            Some(WellKnown::Job | WellKnown::CronJob) => None,
+            _ => spec.replicas.or(status.replicas.filter(|_| known.is_none())),
+        };
+        let template_owner = spec.workload_ref.as_ref();
+        let listed = ListedController {
+            api_version: api_version.into(),
+            metadata: if is_generated {
+                KeptMetadata::default()
+            } else {
+                KeptMetadata::new(metadata)
+            },
+            owner: owner
+                .map(|owner| (ControllerId::of_owner(namespace, &owner), owner.api_version)),
+            replicas,
+            containers: spec.pod_template().map(PodSpec::containers).unwrap_or_default(),
+            template_owner: template_owner.map(|to| ControllerId::of_reference(namespace, to)),
+        };
+        self.controllers.insert(id, listed);
+    }
+
+    /// Adds an autoscaler whose targets may be relative to requests.
+    pub fn add_hpa(&mut self, hpa: &SurveyedHpa) {
+        let namespace = hpa.metadata.namespace.as_deref().unwrap_or_default();
+        let name = hpa.metadata.name.as_deref().unwrap_or_default();
+        let id = ControllerId::of_reference(namespace, &hpa.spec.scale_target_ref);
+        let targets = hpa.spec.utilization_targets(name).into_iter();
+        self.targets.extend(targets.map(|target| (id.clone(), target)));
+    }
+
+    /// Adds a VerticalPodAutoscaler. If several target a workload, the first by name counts.
+    pub fn add_vpa(&mut self, vpa: &SurveyedVpa) {
+        let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
+        let name = vpa.metadata.name.as_deref().unwrap_or_default();
+        let id = ControllerId::of_reference(namespace, &vpa.spec.target_ref);
+        let known = self.vpas.entry(id).or_insert_with(|| name.into());
+        if name < &**known {
+            *known = name.into();
+        }
+    }
+
+    /// The API versions and kinds of owners of which it is not known yet whether they can be scaled.
+    pub fn unknown_kinds(&self) -> BTreeSet<(Box<str>, Box<str>)> {
+        let of_pods = self.pods.iter().map(|(id, group)| (id, &group.api_version));
+        let owners = self.controllers.values().filter_map(|listed| listed.owner.as_ref());
+        let of_controllers = owners.map(|(id, api_version)| (id, api_version));
+        let is_unknown = |id: &ControllerId| {
+            let is_built_in = id.well_known().is_some() || matches!(&*id.kind, "Pod" | "Node");
+            !is_built_in && !self.custom_kinds.contains_key(&id.custom_kind())
+        };
+        of_pods
+            .chain(of_controllers)
+            .filter(|(id, _)| is_unknown(id))
+            .map(|(id, api_version)| (api_version.clone(), id.kind.clone()))
+            .collect()
+    }
+
+    /// Stores whether objects of a kind can be scaled.
+    pub fn set_scalable(&mut self, api_version: &str, kind: &str, is_scalable: bool) {
+        let id = ControllerId::new("", api_version, kind, "");
+        self.custom_kinds.insert(id.custom_kind(), is_scalable);
+    }
+
+    /// The topmost controller above an object, itself included: the last one that is built in or scalable, as for VPAs.
+    /// If there is none, the object itself.
+    fn top_of(&self, object: &ControllerId) -> ControllerId {
+        let mut path = vec![object];
+        let mut top = object;
+        while let Some(&id) = path.last() {
+            let is_controller = id.well_known().is_some()
+                || self.custom_kinds.get(&id.custom_kind()).copied().unwrap_or_default();
+            if !is_controller {
+                break;
+            }
+            top = id;
+            let owner = self.controllers.get(id).and_then(|listed| listed.owner.as_ref());
+            // A cycle, which only a mistake can make, has no end.
+            match owner {
+                Some((owner, _)) if !path.contains(&owner) => path.push(owner),
+                _ => break,
+            }
+        }
+        top.clone()
+    }
+
+    /// Whether anything was found in a namespace.
+    pub fn has_namespace(&self, namespace: &str) -> bool {
+        let is_in = |id: &ControllerId| &*id.namespace == namespace;
+        self.controllers.keys().any(is_in) || self.pods.keys().any(is_in)
+    }
+
+    /// The workloads in scope whose labels match.
+    pub fn build(self, selector: &Selector) -> Survey {
+        let mut drafts: BTreeMap<ControllerId, Draft> = BTreeMap::new();
+        for (id, group) in &self.pods {
+            let top = self.top_of(id);
+            // A version is known from the object, or else from the reference to it.
+            let version =
+                if top == *id { Some(&*group.api_version) } else { self.version_of(&top) };
+            let draft = drafts.entry(top).or_default();
+            draft.add(group, version);
+        }
+        let template_owners: HashSet<_> =
+            self.controllers.values().filter_map(|listed| listed.template_owner.as_ref()).collect();
+        for (id, listed) in &self.controllers {
+            let top = self.top_of(id);
+            if top == *id {
+                // A Deployment that runs no pods, because a Rollout uses its pod template, is no workload.
+                if drafts.contains_key(id) || !template_owners.contains(id) {
+                    drafts.entry(top).or_default();
+                }
+            } else if let Some((owner, version)) = &listed.owner
+                && *owner == top
+                && let Some(draft) = drafts.get_mut(&top)
+            {
+                draft.api_version.get_or_insert_with(|| version.clone());
+            }
+        }
+        let mut workloads: Vec<Workload> = Vec::new();
+        let mut targets: BTreeMap<ControllerId, Vec<UtilizationTarget>> = BTreeMap::new();
+        for (id, target) in &self.targets {
+            targets.entry(self.top_of(id)).or_default().push(target.clone());
+        }
+        let vpas: BTreeMap<_, _> =
+            self.vpas.iter().map(|(id, name)| (self.top_of(id), name.clone())).collect();
+        for (id, draft) in drafts {
+            if !self.scope.includes_kind(&id.kind) {
+                continue;
+            }
+            let mut workload = self.workload(&id, draft);
+            let label = |key: &str| workload.labels.get(key).map(|value| &**value);
+            if workload.containers.is_empty() || !selector.matches_with(label) {
+                continue;
+            }
+            workload.utilization_targets = targets.remove(&id).unwrap_or_default();
+            workload
+                .utilization_targets
+                .sort_by(|a, b| (&a.name, a.metric).cmp(&(&b.name, b.metric)));
+            workload.vpa = vpas.get(&id).cloned();
+            workloads.push(workload);
+        }
+        Survey { workloads, ..Survey::default() }
+    }
+
+    fn version_of(&self, id: &ControllerId) -> Option<&str> {
+        self.controllers.get(id).map(|listed| &*listed.api_version)
+    }
+
+    fn workload(&self, id: &ControllerId, draft: Draft) -> Workload {
+        let listed = self.controllers.get(id);
+        let owner = listed.and_then(|listed| listed.template_owner.as_ref());
+        let owner = owner.filter(|owner| self.controllers.contains_key(*owner));
+        let template = match owner {
+            Some(owner) => self.controllers.get(owner),
+            None => listed,
+        };
+        let template = template.map(|listed| listed.containers.clone());
+        let containers = template.filter(|containers| !containers.is_empty());
+        let metadata = match listed {
+            Some(listed) => listed.metadata.clone(),
+            None if draft.is_bare => draft.newest.metadata.clone(),
+            None => KeptMetadata::default(),
+        };
+        let count = u32::try_from(draft.pods.len()).ok();
+        let replicas = match id.well_known() {
+            Some(WellKnown::Job | WellKnown::CronJob) => None,
+            _ => listed.and_then(|listed| listed.replicas).or(count),
+        };
+        let api_version = listed.map(|listed| listed.api_version.clone()).or(draft.api_version);
+        let (pods, nodes): (Vec<_>, Vec<_>) = draft.pods.into_iter().unzip();
+        Workload {
+            cluster: None,
+            namespace: id.namespace.clone(),
+            api_version,
+            kind: id.kind.clone(),
+            name: id.name.clone(),
+            labels: metadata.labels,
+            annotations: metadata.annotations,
+            replicas,
+            created: metadata.created,
+            nodes: nodes.into_iter().flatten().collect(),
+            pods,
+            utilization_targets: Vec::new(),
+            vpa: None,
+            template_owner: owner.map(|owner| format!("{}/{}", owner.kind, owner.name).into()),
+            containers: containers.unwrap_or(draft.newest.containers),
+        }
+    }
+}
+
+/// The pods of a workload.
+#[derive(Debug, Default)]
+struct Draft {
+    api_version: Option<Box<str>>,
+    is_bare: bool,
+    pods: BTreeMap<Box<str>, Option<Box<str>>>,
+    newest: NewestPod,
+}
+
+impl Draft {
+    fn add(&mut self, group: &PodGroup, version: Option<&str>) {
+        self.api_version = self.api_version.take().or_else(|| version.map(Box::from));
+        self.is_bare = group.is_bare;
+        self.pods.extend(group.pods.iter().map(|(name, node)| (name.clone(), node.clone())));
+        if self.newest.key < group.newest.key {
+            self.newest = group.newest.clone();
+        }
+    }
+}
+
+impl KeptMetadata {
+    fn new(metadata: &ObjectMeta) -> Self {
+        let boxed = |(key, value): (&String, &String)| (key.as_str().into(), value.as_str().into());
+        let is_kept = |key: &str| KEPT_ANNOTATION_PREFIXES.iter().any(|one| key.starts_with(one));
+        let annotations = metadata.annotations.iter().flatten();
+        Self {
+            labels: metadata.labels.iter().flatten().map(boxed).collect(),
+            annotations: annotations.filter(|(key, _)| is_kept(key)).map(boxed).collect(),
+            created: created(metadata),
+        }
+    }
+}
+
+fn created(metadata: &ObjectMeta) -> Option<Time> {
+    metadata.creation_timestamp.as_ref().map(|at| at.0.into())
+}
+
+/// An object that could not be decoded.
+pub(super) fn invalid_object(kind: &str, metadata: &ObjectMeta, reason: &str) -> Unread {
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    Unread {
+        what: format!("{kind} {namespace}/{name}"),
+        why: format!("the object is invalid: {reason}"),
+    }
+}

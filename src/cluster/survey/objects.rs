@@ -1,0 +1,290 @@
+//! Objects reduced to what a survey needs. A page of full objects is decoded into these and dropped.
+
+use kube::core::ObjectMeta;
+use plimsoll_core::{
+    rightsizing::{
+        runtime_hints::{EnvValue, runtime_hint},
+        survey::{Amounts, Container, ContainerRole, Resource, UtilizationTarget},
+    },
+    types::quantity::Quantity,
+};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use crate::cluster::watch::partial_objects::{ResourceAmounts, Resources, lean_metadata};
+
+/// A pod.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SurveyedPod {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: PodSpec,
+    #[serde(default)]
+    pub status: PodPhase,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodPhase {
+    pub phase: Option<Box<str>>,
+}
+
+/// The spec of a pod or of a pod template.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct PodSpec {
+    pub node_name: Option<Box<str>>,
+    containers: Vec<PodContainer>,
+    init_containers: Vec<PodContainer>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodContainer {
+    name: Box<str>,
+    restart_policy: Option<Box<str>>,
+    resources: Resources,
+    command: Vec<String>,
+    args: Vec<String>,
+    env: Vec<Variable>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Variable {
+    name: Box<str>,
+    value: Option<Box<str>>,
+    value_from: Option<VariableSource>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct VariableSource {
+    resource_field_ref: Option<ResourceField>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ResourceField {
+    resource: Box<str>,
+}
+
+/// A controller of any kind.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SurveyedController {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    pub spec: ControllerSpec,
+    #[serde(default, deserialize_with = "or_default")]
+    pub status: ControllerStatus,
+}
+
+/// In custom resources these fields may have any type and meaning: what does not fit is unknown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ControllerSpec {
+    #[serde(deserialize_with = "or_default")]
+    pub replicas: Option<u32>,
+    #[serde(deserialize_with = "or_default")]
+    template: PodTemplate,
+    #[serde(deserialize_with = "or_default")]
+    job_template: JobTemplate,
+    /// The Deployment whose pod template a Rollout uses.
+    #[serde(deserialize_with = "or_default")]
+    pub workload_ref: Option<ObjectRef>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodTemplate {
+    spec: PodSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobTemplate {
+    spec: JobTemplateSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobTemplateSpec {
+    template: PodTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ControllerStatus {
+    #[serde(deserialize_with = "or_default")]
+    pub replicas: Option<u32>,
+    #[serde(deserialize_with = "or_default")]
+    pub desired_number_scheduled: Option<u32>,
+}
+
+/// A reference to an object in the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ObjectRef {
+    pub api_version: Box<str>,
+    pub kind: Box<str>,
+    pub name: Box<str>,
+}
+
+/// An object of which only the metadata is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SurveyedMetadata {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+}
+
+/// A VerticalPodAutoscaler.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SurveyedVpa {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: VpaSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct VpaSpec {
+    pub target_ref: ObjectRef,
+}
+
+/// A HorizontalPodAutoscaler.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SurveyedHpa {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    pub spec: HpaSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct HpaSpec {
+    pub scale_target_ref: ObjectRef,
+    metrics: Vec<HpaMetric>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct HpaMetric {
+    resource: Option<ResourceMetric>,
+    container_resource: Option<ResourceMetric>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ResourceMetric {
+    name: Box<str>,
+    container: Option<Box<str>>,
+    target: MetricTarget,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct MetricTarget {
+    average_utilization: Option<u32>,
+}
+
+impl SurveyedPod {
+    /// Whether all of its containers have terminated for good.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+}
+
+impl ControllerSpec {
+    /// The pod template; `None` if the kind has none, or none of this form.
+    pub fn pod_template(&self) -> Option<&PodSpec> {
+        let templates = [&self.template.spec, &self.job_template.spec.template.spec];
+        templates.into_iter().find(|template| !template.containers.is_empty())
+    }
+}
+
+impl PodSpec {
+    /// The containers: init containers and sidecars first, in their order.
+    pub fn containers(&self) -> Vec<Container> {
+        let init = self.init_containers.iter().map(|container| {
+            let is_sidecar = container.restart_policy.as_deref() == Some("Always");
+            let role = if is_sidecar { ContainerRole::Sidecar } else { ContainerRole::Init };
+            container.surveyed(role)
+        });
+        init.chain(self.containers.iter().map(|one| one.surveyed(ContainerRole::Main))).collect()
+    }
+}
+
+impl PodContainer {
+    fn surveyed(&self, role: ContainerRole) -> Container {
+        let env: Vec<_> = self.env.iter().map(|one| (one.name.clone(), one.env_value())).collect();
+        let Resources { requests, limits } = &self.resources;
+        let limits = amounts(limits);
+        let requests = amounts(requests);
+        Container {
+            name: self.name.clone(),
+            role,
+            // The API server sets the request of a pod to its limit if there is only a limit.
+            requests: Amounts {
+                cpu: requests.cpu.or(limits.cpu),
+                memory: requests.memory.or(limits.memory),
+            },
+            limits,
+            resources_unknown: false,
+            runtime: runtime_hint(&self.command, &self.args, &env),
+        }
+    }
+}
+
+impl Variable {
+    fn env_value(&self) -> EnvValue {
+        let field = self.value_from.as_ref().map(|source| source.resource_field_ref.as_ref());
+        match (field, &self.value) {
+            (Some(Some(field)), _) if &*field.resource == "limits.memory" => EnvValue::MemoryLimit,
+            (Some(_), _) => EnvValue::Other,
+            (None, value) => EnvValue::Literal(value.clone().unwrap_or_default()),
+        }
+    }
+}
+
+impl HpaSpec {
+    /// The metrics whose targets are relative to requests.
+    pub fn utilization_targets(&self, name: &str) -> Vec<UtilizationTarget> {
+        let target = |(metric, of): (usize, &HpaMetric)| {
+            let measured = of.container_resource.as_ref().or(of.resource.as_ref())?;
+            Some(UtilizationTarget {
+                kind: "HorizontalPodAutoscaler".into(),
+                name: name.into(),
+                metric,
+                resource: resource(&measured.name)?,
+                container: of.container_resource.as_ref().and_then(|one| one.container.clone()),
+                percent: measured.target.average_utilization?,
+            })
+        };
+        self.metrics.iter().enumerate().filter_map(target).collect()
+    }
+}
+
+/// CPU or memory by its name in objects and series.
+pub(super) fn resource(name: &str) -> Option<Resource> {
+    match name {
+        "cpu" => Some(Resource::Cpu),
+        "memory" => Some(Resource::Memory),
+        _ => None,
+    }
+}
+
+pub(super) fn amounts(of: &ResourceAmounts) -> Amounts {
+    Amounts { cpu: of.cpu.map(Quantity::to_cpu), memory: of.memory.map(Quantity::to_memory) }
+}
+
+/// The default of what cannot be decoded.
+fn or_default<'de, D: Deserializer<'de>, T: Default + DeserializeOwned>(
+    from: D,
+) -> Result<T, D::Error> {
+    let json = Box::<RawValue>::deserialize(from)?;
+    Ok(serde_json::from_str(json.get()).unwrap_or_default())
+}

@@ -1,0 +1,342 @@
+//! Reads the kinds of a survey: of the cluster, or namespace by namespace if that is all that is allowed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::Client;
+use parking_lot::Mutex;
+use plimsoll_core::rightsizing::survey::{Node, Unread};
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+
+use super::{
+    builder::{SurveyBuilder, invalid_object},
+    objects::{SurveyedController, SurveyedMetadata, amounts},
+    requests::{ListedPart, RequestError, ServedKind, list, read},
+    scope::SurveyScope,
+};
+use crate::cluster::{
+    path_segment::path_segment,
+    watch::{maybe_object::MaybeObject, partial_objects::PartialNode},
+};
+
+/// Up to this many namespaces are listed one by one. For more, the lists of the cluster are shorter in sum.
+const MAX_SINGLE_NAMESPACES: usize = 4;
+/// With more namespaces than this, they are not tried one by one after the list of the cluster was forbidden.
+const MAX_FALLBACK_NAMESPACES: usize = 50;
+/// Maximum number of kinds of owners that are not built in.
+const MAX_CUSTOM_KINDS: usize = 40;
+/// Maximum number of namespaces that a message names.
+const MAX_NAMED: usize = 5;
+
+/// Reads one survey.
+pub(super) struct SurveyReader<'a> {
+    client: &'a Client,
+    scope: &'a SurveyScope,
+    /// The namespaces to list one by one; `None` for lists of the cluster.
+    namespaces: Option<Vec<String>>,
+    /// The namespaces that are covered, if a list of the cluster is forbidden.
+    fallback: OnceCell<Result<Vec<String>, RequestError>>,
+    builder: Mutex<SurveyBuilder>,
+    unread: Mutex<Vec<Unread>>,
+}
+
+impl<'a> SurveyReader<'a> {
+    /// Decides which namespaces are listed. Wildcards need the list of namespaces.
+    pub async fn new(client: &'a Client, scope: &'a SurveyScope) -> Self {
+        let mut reader = Self {
+            client,
+            scope,
+            namespaces: None,
+            fallback: OnceCell::new(),
+            builder: Mutex::new(SurveyBuilder::new(scope.clone())),
+            unread: Mutex::default(),
+        };
+        let plain = scope.plain_namespaces();
+        let globs: Vec<_> = scope.namespace_globs().collect();
+        let mut names = if scope.namespaces.is_empty() { None } else { Some(plain.clone()) };
+        if !globs.is_empty() {
+            match reader.all_namespaces().await {
+                Ok(matching) => names = Some(matching),
+                Err(error) => {
+                    let what = format!("namespaces that match {}", globs.join(", "));
+                    let rule = "grant the verb list on namespaces, or name the namespaces";
+                    reader.unread.lock().push(unread(what, &error, rule));
+                }
+            }
+        }
+        if let Some(names) = names {
+            let is_few = names.len() <= MAX_SINGLE_NAMESPACES;
+            let fallback = OnceCell::new_with(Some(Ok(names.clone())));
+            reader.fallback = fallback;
+            // If wildcards could not be resolved, only named namespaces are left.
+            reader.namespaces = is_few.then_some(names);
+        }
+        reader
+    }
+
+    /// What was read.
+    pub fn finish(self) -> (SurveyBuilder, Vec<Unread>) {
+        let mut unread = self.unread.into_inner();
+        unread.sort_by(|a, b| a.what.cmp(&b.what));
+        (self.builder.into_inner(), unread)
+    }
+
+    /// Adds something that could not be read.
+    pub fn add_unread(&self, unread: Unread) {
+        self.unread.lock().push(unread);
+    }
+
+    /// Lists a kind and adds each object to the survey.
+    pub async fn list<K: DeserializeOwned>(
+        &self,
+        kind: &ServedKind,
+        part: ListedPart,
+        add: impl Fn(&mut SurveyBuilder, &K) + Sync,
+    ) {
+        let listed = |namespace: Option<String>| {
+            let add = &add;
+            async move {
+                let visit = |page: Vec<MaybeObject<K>>| self.add_page(kind, page, add);
+                list(self.client, kind, namespace.as_deref(), part, visit).await
+            }
+        };
+        let mut failed: BTreeMap<RequestErrorText, Vec<String>> = BTreeMap::new();
+        let namespaces = match &self.namespaces {
+            Some(namespaces) => namespaces.clone(),
+            None => match listed(None).await {
+                Ok(()) | Err(RequestError::NotServed) => return,
+                Err(error @ RequestError::Forbidden(_)) => match self.fallback().await {
+                    Some(namespaces) => namespaces,
+                    None => return self.add_failed_list(kind, None, &error),
+                },
+                Err(error) => return self.add_failed_list(kind, None, &error),
+            },
+        };
+        for namespace in namespaces {
+            match listed(Some(namespace.clone())).await {
+                Ok(()) | Err(RequestError::NotServed) => {}
+                Err(error) => {
+                    failed.entry(RequestErrorText::from(&error)).or_default().push(namespace);
+                }
+            }
+        }
+        for (error, namespaces) in failed {
+            self.add_failed_list(kind, Some(&namespaces), &error.into());
+        }
+    }
+
+    fn add_page<K>(
+        &self,
+        kind: &ServedKind,
+        page: Vec<MaybeObject<K>>,
+        add: &impl Fn(&mut SurveyBuilder, &K),
+    ) {
+        let mut builder = self.builder.lock();
+        for MaybeObject(object) in page {
+            match object {
+                Ok(object) => add(&mut builder, &object),
+                Err(invalid) => {
+                    let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
+                    if self.scope.includes_namespace(namespace) {
+                        let (metadata, reason) = (&invalid.metadata, &invalid.reason);
+                        self.add_unread(invalid_object(&kind.kind, metadata, reason));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lists the kinds of owners that are not built in, as far up as they can be scaled.
+    pub async fn list_custom_kinds(
+        &self,
+        add: impl Fn(&mut SurveyBuilder, &ServedKind, &SurveyedController) + Sync,
+    ) {
+        let mut count = 0;
+        loop {
+            let kinds = self.builder.lock().unknown_kinds();
+            if kinds.is_empty() {
+                return;
+            }
+            for (api_version, kind) in kinds {
+                count += 1;
+                let served = if count <= MAX_CUSTOM_KINDS {
+                    self.scalable_kind(&api_version, &kind).await
+                } else {
+                    let what = format!("owners of kind {kind} of {api_version}");
+                    let why = format!(
+                        "more than {MAX_CUSTOM_KINDS} kinds own pods: limit the survey with -n"
+                    );
+                    self.add_unread(Unread { what, why });
+                    None
+                };
+                self.builder.lock().set_scalable(&api_version, &kind, served.is_some());
+                if let Some(served) = served {
+                    let add = |builder: &mut SurveyBuilder, object: &SurveyedController| {
+                        add(builder, &served, object);
+                    };
+                    self.list(&served, ListedPart::Object, add).await;
+                }
+            }
+        }
+    }
+
+    /// Where objects of a kind are served, if they can be scaled.
+    async fn scalable_kind(&self, api_version: &str, kind: &str) -> Option<ServedKind> {
+        let path = match api_version.split_once('/') {
+            Some((group, version)) => format!(
+                "/apis/{}/{}",
+                path_segment("API group", group).ok()?,
+                path_segment("API version", version).ok()?
+            ),
+            None => format!("/api/{}", path_segment("API version", api_version).ok()?),
+        };
+        match read::<APIResourceList>(self.client, &path).await {
+            Ok(served) => {
+                let names = |name: &str| served.resources.iter().any(|one| one.name == name);
+                let is_scalable = |name: &str| names(&format!("{name}/scale"));
+                let found = served.resources.iter().find(|one| {
+                    one.kind == kind
+                        && one.namespaced
+                        && !one.name.contains('/')
+                        && is_scalable(&one.name)
+                })?;
+                Some(ServedKind::new(api_version, kind, &found.name))
+            }
+            Err(RequestError::NotServed) => None,
+            Err(error) => {
+                let what = format!("kind {kind} of {api_version}");
+                self.add_unread(unread(
+                    what,
+                    &error,
+                    "check the API server and its aggregated APIs",
+                ));
+                None
+            }
+        }
+    }
+
+    /// The nodes of the cluster.
+    pub async fn nodes(&self) -> Result<BTreeMap<Box<str>, Node>, Unread> {
+        let (kind, mut nodes) = (ServedKind::new("v1", "Node", "nodes"), BTreeMap::new());
+        let visit = |page: Vec<MaybeObject<PartialNode>>| {
+            nodes.extend(page.into_iter().filter_map(|MaybeObject(node)| {
+                let node = node.ok()?;
+                let labels = node.metadata.labels.unwrap_or_default().into_iter();
+                let labels = labels.map(|(key, value)| (key.into(), value.into())).collect();
+                let allocatable = amounts(&node.status.allocatable);
+                Some((node.metadata.name?.into(), Node { labels, allocatable }))
+            }));
+        };
+        match list(self.client, &kind, None, ListedPart::Object, visit).await {
+            Ok(()) => Ok(nodes),
+            Err(error) => {
+                let rule = "grant the verb list on nodes for prices by node and node groups";
+                Err(unread("nodes".to_owned(), &error, rule))
+            }
+        }
+    }
+
+    /// Reports named namespaces that do not exist: a list of one is empty and no error.
+    pub async fn check_namespaces(&self) {
+        for namespace in self.namespaces.iter().flatten() {
+            if self.builder.lock().has_namespace(namespace) {
+                continue;
+            }
+            let Ok(segment) = path_segment("namespace", namespace) else { continue };
+            let path = format!("/api/v1/namespaces/{segment}");
+            if let Err(RequestError::NotServed) = read::<SurveyedMetadata>(self.client, &path).await
+            {
+                let why = "it does not exist: check -n".to_owned();
+                self.add_unread(Unread { what: format!("namespace {namespace}"), why });
+            }
+        }
+    }
+
+    /// The namespaces to try one by one; `None` if they are not known, or too many.
+    async fn fallback(&self) -> Option<Vec<String>> {
+        let namespaces = self.fallback.get_or_init(|| self.all_namespaces()).await;
+        let namespaces = namespaces.as_ref().ok()?;
+        (namespaces.len() <= MAX_FALLBACK_NAMESPACES).then(|| namespaces.clone())
+    }
+
+    /// The names of all namespaces in scope.
+    async fn all_namespaces(&self) -> Result<Vec<String>, RequestError> {
+        let (kind, mut names) = (ServedKind::new("v1", "Namespace", "namespaces"), Vec::new());
+        let visit = |page: Vec<MaybeObject<SurveyedMetadata>>| {
+            let found = page.into_iter().filter_map(|MaybeObject(one)| one.ok()?.metadata.name);
+            names.extend(found.filter(|name| self.scope.includes_namespace(name)));
+        };
+        list(self.client, &kind, None, ListedPart::Metadata, visit).await?;
+        Ok(names)
+    }
+
+    fn add_failed_list(
+        &self,
+        kind: &ServedKind,
+        namespaces: Option<&[String]>,
+        error: &RequestError,
+    ) {
+        let resource = kind.resource();
+        let (what, rule) = match namespaces {
+            None => (
+                format!("{resource} of the cluster"),
+                format!(
+                    "grant the verb list on {resource} in a ClusterRole, or name namespaces with -n"
+                ),
+            ),
+            Some(namespaces) => {
+                let mut names = namespaces
+                    .iter()
+                    .take(MAX_NAMED)
+                    .map(String::as_str)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                let more = namespaces.len().saturating_sub(MAX_NAMED);
+                if more > 0 {
+                    names = format!("{names} and {more} more");
+                }
+                let plural = if namespaces.len() > 1 { "namespaces" } else { "namespace" };
+                let place = format!("{plural} {names}");
+                (
+                    format!("{resource} in {place}"),
+                    format!("grant the verb list on {resource} in {place}"),
+                )
+            }
+        };
+        self.add_unread(unread(what, error, &rule));
+    }
+}
+
+/// An error as a key: namespaces that fail for the same reason are reported together. The messages differ by namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RequestErrorText {
+    is_forbidden: bool,
+    why: String,
+}
+
+impl From<&RequestError> for RequestErrorText {
+    fn from(error: &RequestError) -> Self {
+        match error {
+            RequestError::Forbidden(_) => Self { is_forbidden: true, why: "HTTP 403".to_owned() },
+            RequestError::NotServed => Self { is_forbidden: false, why: "HTTP 404".to_owned() },
+            RequestError::Failed(why) => Self { is_forbidden: false, why: why.clone() },
+        }
+    }
+}
+
+impl From<RequestErrorText> for RequestError {
+    fn from(text: RequestErrorText) -> Self {
+        if text.is_forbidden { Self::Forbidden(text.why) } else { Self::Failed(text.why) }
+    }
+}
+
+/// What is missing, and the permission that would change it.
+fn unread(what: String, error: &RequestError, rule: &str) -> Unread {
+    let why = match error {
+        RequestError::Forbidden(why) => format!("forbidden ({why}): {rule}"),
+        RequestError::NotServed => format!("not served (HTTP 404): {rule}"),
+        RequestError::Failed(why) => why.clone(),
+    };
+    Unread { what, why }
+}

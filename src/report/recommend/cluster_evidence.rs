@@ -1,0 +1,117 @@
+//! Reads everything that history shows about the workloads of one cluster.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use plimsoll_core::{
+    rightsizing::{
+        survey::{Node, Unread, Workload},
+        thresholds::UnsaidThresholds,
+    },
+    types::Time,
+};
+use plimsoll_storage::prometheus::{detect::DetectError, history::PrometheusHistory};
+
+use super::{
+    evidence::{ReadEvidence, WorkloadEvidence, read_earlier_peaks, read_nodes_of_pods, read_runs},
+    history::{HistoryModel, HistoryWorkload, read_histories, workload_key},
+    node_groups::NodeGroups,
+};
+use crate::report::style::format_span;
+
+/// Newer samples than this are normal.
+const FRESH: Duration = Duration::from_mins(10);
+/// Without samples for this long, a server has no history.
+const MAX_AGE: Duration = Duration::from_hours(24);
+
+/// What is read.
+#[derive(Clone, Copy, Debug)]
+pub struct EvidenceOptions<'a> {
+    /// How numbers are computed.
+    pub model: HistoryModel<'a>,
+    /// How far back peaks of memory and runs are read.
+    pub peak_length: Duration,
+    /// The label that nodes are grouped by for DaemonSets (`--node-groups`).
+    pub node_group_label: Option<&'a str>,
+    /// When something is said.
+    pub thresholds: &'a UnsaidThresholds,
+}
+
+/// What history shows about the workloads of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterEvidence {
+    /// The evidence of each workload, in their order.
+    pub workloads: Vec<WorkloadEvidence>,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
+    /// The start and the end of the history.
+    pub span: Option<(Time, Time)>,
+    /// The step of CPU samples.
+    pub step: Option<Duration>,
+    /// The time since the first run of a job, at most that of the peaks.
+    pub runs_window: Option<Duration>,
+    /// Remarks about the history.
+    pub remarks: Vec<String>,
+}
+
+/// Reads the evidence of the workloads of a cluster, with its nodes. `progress` is called with the number of workloads whose history is
+/// complete.
+///
+/// Fails only if the server has no series of containers or denies access. Everything else that fails gives no number and is
+/// part of the result.
+pub async fn read_cluster_evidence(
+    history: &PrometheusHistory,
+    (surveyed, nodes): (&[&Workload], &BTreeMap<Box<str>, Node>),
+    options: EvidenceOptions<'_>,
+    progress: &mut (dyn FnMut(usize) + Send),
+) -> Result<ClusterEvidence, DetectError> {
+    let EvidenceOptions { model, peak_length, node_group_label, thresholds } = options;
+    let mut evidence = ClusterEvidence::default();
+    if surveyed.is_empty() {
+        return Ok(evidence);
+    }
+    let workloads: Vec<HistoryWorkload> =
+        surveyed.iter().map(|workload| HistoryWorkload::new(workload)).collect();
+    let (now, unread) = (model.now, &mut evidence.unread);
+    let long_span = (now.earlier(peak_length), now);
+    let mut node_groups = NodeGroups::new(surveyed, nodes, node_group_label);
+    read_nodes_of_pods(history, &workloads, long_span, &mut node_groups, unread).await?;
+    let histories = read_histories(history, &workloads, model, &node_groups, progress).await?;
+    let start = histories.span.map_or(now, |(start, _)| start);
+    let earlier_span = (long_span.0, start);
+    let earlier_peaks = read_earlier_peaks(history, &workloads, earlier_span, unread).await?;
+    let runs = read_runs(history, &workloads, long_span, unread).await?;
+    evidence.runs_window = age(runs.first_start(), now);
+    let (earlier_peaks, runs) = (&earlier_peaks, &runs);
+    let (histories, node_groups) = (&histories, &node_groups);
+    let settings = model.settings;
+    let read = ReadEvidence { histories, earlier_peaks, runs, node_groups, settings, thresholds };
+    evidence.workloads =
+        surveyed.iter().map(|workload| read.of(&workload_key(workload), workload)).collect();
+    evidence.unread.extend(histories.unread.iter().cloned());
+    (evidence.span, evidence.step) = (histories.span, histories.step);
+    match age(histories.last_sample, now) {
+        Some(age) if age > MAX_AGE => evidence.unread.push(Unread {
+            what: format!("history of the last {}", format_span(MAX_AGE)),
+            why: format!("the latest sample of {} is {} old", history.server(), format_span(age)),
+        }),
+        Some(age) if age > FRESH => {
+            if let Some((_, end)) = &mut evidence.span {
+                *end = histories.last_sample.unwrap_or(*end);
+            }
+            evidence.remarks.push(format!(
+                "the history ends {} ago: {} has no later sample",
+                format_span(age),
+                history.server()
+            ));
+        }
+        _ => {}
+    }
+    Ok(evidence)
+}
+
+fn age(last: Option<Time>, now: Time) -> Option<Duration> {
+    Some(Duration::from_nanos(u64::try_from(now.nanos_since(last?)).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Evidence from a server in memory: a query that fails gives no number, and nothing is asked about the time after `--until`.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use plimsoll_core::{
+    recommender::{HistoryWeighting, Settings},
+    rightsizing::{evidence::EvidenceGap, survey::Container},
+    types::{compat::Compat, units::MilliCpu},
+};
+use plimsoll_storage::prometheus::{
+    detect::SchemaOverrides,
+    transport::{Response, Transport, TransportConfig, TransportError},
+};
+
+use super::*;
+use crate::{
+    controllers::runtime::prometheus::PrometheusConfig,
+    report::recommend::{query_tally::QueryTally, server::ConnectedServer, strategy::Strategy},
+};
+
+const NOW: Time = Time::from_secs(1_790_000_100);
+/// The namespaces with a pod each.
+const NAMESPACES: [&str; 2] = ["broken", "shop"];
+
+/// The status and message of the response to a query, if it fails.
+type Failure = dyn Fn(&FakeQuery<'_>) -> Option<(u16, &'static str)> + Send + Sync;
+
+/// A server with a container in each namespace, all of the same usage.
+struct FakePrometheus {
+    failure: Box<Failure>,
+    /// The latest time of each query.
+    times: Mutex<Vec<f64>>,
+}
+
+/// A query with its time range.
+struct FakeQuery<'a> {
+    text: &'a str,
+    start: f64,
+    end: f64,
+    step: f64,
+}
+
+impl std::fmt::Debug for FakePrometheus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FakePrometheus")
+    }
+}
+
+impl FakePrometheus {
+    fn new(
+        failure: impl Fn(&FakeQuery<'_>) -> Option<(u16, &'static str)> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self { failure: Box::new(failure), times: Mutex::default() })
+    }
+
+    fn instant(query: &FakeQuery<'_>) -> String {
+        let FakeQuery { text, end, .. } = query;
+        if text.starts_with("vector(1) default") {
+            return String::new();
+        }
+        let is_usage = text.contains("container_memory_working_set_bytes");
+        if text.starts_with("topk") && is_usage {
+            let series = labels("shop");
+            return vector(&format!(r#"{{"metric":{series},"value":[{end},"1"]}}"#));
+        }
+        if text.contains("[20m]") {
+            let points: Vec<String> = (0..20)
+                .map(|minute| format!(r#"[{},"1"]"#, end - 60.0 * f64::from(minute)))
+                .collect();
+            let points: Vec<String> = points.into_iter().rev().collect();
+            let series = labels("shop");
+            return matrix(&format!(r#"{{"metric":{series},"values":[{}]}}"#, points.join(",")));
+        }
+        if text.starts_with("count") && is_usage {
+            return vector(&format!(r#"{{"metric":{{"job":"kubelet"}},"value":[{end},"2"]}}"#));
+        }
+        vector("")
+    }
+
+    fn range(query: &FakeQuery<'_>) -> String {
+        let FakeQuery { text, start, end, step } = query;
+        let value = |at: f64| {
+            let wave = 1.0 + (at / 5_000.0).sin();
+            if text.contains("irate") { 0.1 + 0.2 * wave } else { 2e8 + 1e8 * wave }
+        };
+        let steps = ((end - start) / step) as u64;
+        let series =
+            NAMESPACES.iter().filter(|name| text.contains(&format!("namespace=\"{name}\"")));
+        let series: Vec<String> = series
+            .map(|namespace| {
+                let points: Vec<String> = (0..=steps)
+                    .map(|index| start + step * index as f64)
+                    .map(|at| format!(r#"[{at},"{}"]"#, value(at)))
+                    .collect();
+                let labels = labels(namespace);
+                format!(r#"{{"metric":{labels},"values":[{}]}}"#, points.join(","))
+            })
+            .collect();
+        matrix(&series.join(","))
+    }
+}
+
+fn labels(namespace: &str) -> String {
+    format!(
+        r#"{{"__name__":"container_memory_working_set_bytes","job":"kubelet","namespace":"{namespace}","pod":"web-7d5f9c4b6d-x2x4z","container":"main"}}"#
+    )
+}
+
+fn vector(series: &str) -> String {
+    format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{series}]}}}}"#)
+}
+
+fn matrix(series: &str) -> String {
+    format!(r#"{{"status":"success","data":{{"resultType":"matrix","result":[{series}]}}}}"#)
+}
+
+#[async_trait]
+impl Transport for FakePrometheus {
+    async fn send(
+        &self,
+        path: &str,
+        form: &[(&str, String)],
+        _: Duration,
+    ) -> Result<Response, TransportError> {
+        let value =
+            |name: &str| form.iter().find(|(known, _)| *known == name).map(|(_, text)| &**text);
+        let number = |name: &str| value(name).and_then(|text| text.parse::<f64>().ok());
+        let end = number("end").or(number("time")).unwrap_or_default();
+        let query = FakeQuery {
+            text: value("query").or(value("match[]")).unwrap_or_default(),
+            start: number("start").unwrap_or(end),
+            end,
+            step: number("step").unwrap_or(60.0),
+        };
+        self.times.lock().push(end);
+        let (mut status, mut body) = match path {
+            "/api/v1/query" => (200, Self::instant(&query)),
+            "/api/v1/query_range" => (200, Self::range(&query)),
+            _ => (200, r#"{"status":"success","data":[]}"#.to_owned()),
+        };
+        if body.is_empty() {
+            (status, body) =
+                (400, r#"{"status":"error","errorType":"bad_data","error":"no"}"#.to_owned());
+        }
+        if let Some((code, message)) = (self.failure)(&query) {
+            status = code;
+            body = format!(r#"{{"status":"error","errorType":"execution","error":"{message}"}}"#);
+        }
+        let response = http::Response::builder()
+            .status(status)
+            .header("content-type", "application/json")
+            .body(body)
+            .expect("a response");
+        Ok(response.into())
+    }
+}
+
+fn workload(namespace: &str) -> Workload {
+    let mut main = Container { name: "main".into(), ..Container::default() };
+    main.requests.cpu = Some(MilliCpu(300));
+    Workload {
+        namespace: namespace.into(),
+        kind: "Deployment".into(),
+        name: "web".into(),
+        pods: vec!["web-7d5f9c4b6d-x2x4z".into()],
+        containers: vec![main],
+        ..Workload::default()
+    }
+}
+
+async fn read(server: &Arc<FakePrometheus>) -> Result<ClusterEvidence, DetectError> {
+    let prometheus = PrometheusConfig {
+        transport: TransportConfig::default(),
+        series_options: SchemaOverrides::default(),
+        pod_labels: None,
+        history_length: Duration::from_hours(8 * 24),
+        resolution: None,
+        query_timeout: Duration::from_mins(1),
+        max_concurrent_queries: 2,
+        buffer_bytes: 24 << 20,
+        has_fallback: false,
+    };
+    let transport: Arc<dyn Transport> = Arc::<FakePrometheus>::clone(server);
+    let connected = ConnectedServer::new(transport, "fake");
+    let tally = Arc::<QueryTally>::default();
+    let weighting = HistoryWeighting::Duration;
+    let history = connected.history(&prometheus, weighting, NOW, Arc::clone(&tally));
+    let settings = Settings::default();
+    let model = HistoryModel {
+        settings: &settings,
+        compat: Compat::Plimsoll,
+        strategy: Strategy::Plimsoll,
+        now: NOW,
+    };
+    let thresholds = UnsaidThresholds::default();
+    let options = EvidenceOptions {
+        model,
+        peak_length: Duration::from_hours(30 * 24),
+        node_group_label: None,
+        thresholds: &thresholds,
+    };
+    let workloads = NAMESPACES.map(workload);
+    let workloads: Vec<&Workload> = workloads.iter().collect();
+    let nodes = BTreeMap::new();
+    let result = read_cluster_evidence(&history, (&workloads, &nodes), options, &mut |_| {}).await;
+    assert!(tally.totals().queries > 0);
+    result
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_after_the_time_of_the_report_is_queried() {
+    let server = FakePrometheus::new(|_| None);
+    let found = read(&server).await.expect("evidence");
+    assert_eq!(found.unread, []);
+    assert_eq!(found.remarks, [""; 0]);
+    for evidence in &found.workloads {
+        let main = &evidence["main"];
+        assert_eq!(main.gap, None);
+        let target = main.recommendation.as_ref().and_then(|known| known.target.cpu);
+        let target = target.expect("a target").milli_value();
+        assert!((500..650).contains(&target), "{target}");
+        let above = main.cpu_above_request.expect("a request and samples");
+        assert!((0.4..0.6).contains(&above), "{above}");
+        let (peak, rare) = (main.memory_peak.expect("a peak"), main.rare_memory_peak.expect("one"));
+        assert!(rare.bytes >= peak.bytes && peak.at >= NOW.earlier(Duration::from_hours(8 * 24)));
+    }
+    let (from, until) = found.span.expect("a span");
+    assert_eq!(until, Time::from_secs(NOW.as_secs() / 300 * 300));
+    assert_eq!(until.nanos_since(from), 8 * 86_400 * 1_000_000_000);
+    let latest = server.times.lock().iter().copied().fold(0.0, f64::max);
+    // Lists of series include the last second.
+    assert!(latest <= NOW.as_secs() as f64 + 1.0, "{latest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_query_that_fails_in_the_middle_gives_no_number_and_is_named() {
+    let middle = NOW.earlier(Duration::from_hours(4 * 24)).as_secs() as f64;
+    for (status, message) in [
+        (422, "query processing would load too many samples into memory in query execution"),
+        (422, "found duplicate series for the match group"),
+        (500, "block is gone"),
+        (503, "too many outstanding requests"),
+    ] {
+        let server = FakePrometheus::new(move |query| {
+            let is_hit = query.text.contains("irate")
+                && query.text.contains("\"broken\"")
+                && query.end > middle;
+            is_hit.then_some((status, message))
+        });
+        let found = read(&server).await.expect("evidence of the other");
+        let [broken, shop] = &found.workloads[..] else { panic!("two workloads") };
+        assert_eq!(broken["main"].gap, Some(EvidenceGap::Unread), "{message}");
+        assert_eq!(broken["main"].recommendation, None, "{message}: half a history is no number");
+        assert!(shop["main"].recommendation.is_some(), "{message}");
+        let named: Vec<&str> = found.unread.iter().map(|unread| &*unread.what).collect();
+        assert_eq!(named, ["history of 1 workload in namespace broken"], "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_evidence_that_fails_is_unknown_and_does_not_hide_the_recommendation() {
+    for (text, what, is_unknown) in [
+        ("cfs_periods", "CPU throttling of", true),
+        ("[3599999ms]", "earlier peaks of memory of", false),
+    ] {
+        let server = FakePrometheus::new(move |query| {
+            query.text.contains(text).then_some((422, "found duplicate series"))
+        });
+        let found = read(&server).await.expect("evidence");
+        let main = &found.workloads[1]["main"];
+        assert!(main.recommendation.is_some() && main.gap.is_none(), "{text}");
+        let named: BTreeSet<&str> = found
+            .unread
+            .iter()
+            .map(|unread| unread.what.split(" 2 ").next().unwrap_or_default())
+            .collect();
+        assert_eq!(named, BTreeSet::from([what]), "{:?}", found.unread);
+        assert!(!is_unknown || main.throttled_share.is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_series_is_an_error() {
+    let server = FakePrometheus::new(|query| {
+        query.text.starts_with("topk").then_some((503, "TSDB not ready"))
+    });
+    assert!(read(&server).await.is_err());
+}

@@ -1,0 +1,230 @@
+//! What history shows beside the recommendations: peaks of a longer time, runs of jobs, nodes of pods. A query that fails
+//! gives no number, and is reported as unread.
+
+mod runs;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use plimsoll_core::{
+    recommender::{ContainerRecommendation, Settings},
+    rightsizing::{
+        evidence::{ContainerEvidence, EvidenceGap, MemoryPeak, NodeGroupTarget},
+        node_groups::{self, GroupHistory},
+        survey::{Amounts, Unread, Workload},
+        thresholds::UnsaidThresholds,
+    },
+    types::{
+        ObjectKey, Time,
+        units::{Bytes, MilliCpu},
+    },
+};
+use plimsoll_storage::prometheus::{
+    detect::DetectError,
+    history::{KnownPods, PodQuery, PodValueReport, PrometheusHistory},
+};
+
+pub use self::runs::{JobRuns, read_runs};
+use super::{
+    history::{ContainerResult, Histories, HistoryWorkload, WorkloadHistory, describe, live_pods},
+    node_groups::NodeGroups,
+};
+
+/// Less covered time gives no number.
+const MIN_COVERED: Duration = Duration::from_hours(24);
+/// Fewer samples give no number.
+const MIN_SAMPLES: u64 = 100;
+/// The step of peaks before the history.
+const PEAK_STEP: Duration = Duration::from_hours(1);
+
+/// Evidence of the containers of one workload, by name.
+pub type WorkloadEvidence = HashMap<Box<str>, ContainerEvidence>;
+
+/// Peaks of memory before the history, by workload and container.
+pub type EarlierPeaks = HashMap<(ObjectKey, Box<str>), MemoryPeak>;
+
+/// Reads the peaks of memory in the time before the history.
+pub async fn read_earlier_peaks(
+    history: &PrometheusHistory,
+    workloads: &[HistoryWorkload],
+    span: (Time, Time),
+    unread: &mut Vec<Unread>,
+) -> Result<EarlierPeaks, DetectError> {
+    let mut peaks = EarlierPeaks::new();
+    if span.0 >= span.1 || workloads.is_empty() {
+        return Ok(peaks);
+    }
+    let wanted = owners(workloads.iter());
+    let live = live_pods(workloads);
+    let pods = KnownPods { by_label: None, live: Some(&live) };
+    let queries = [PodQuery::MemoryPeak { step: PEAK_STEP }];
+    let report = history
+        .pod_values(&wanted, &queries, span, pods, &mut |value| {
+            let peak = MemoryPeak { bytes: Bytes::from_f64(value.value), at: value.at };
+            let known = peaks.entry((value.vpa.clone(), value.container.into())).or_insert(peak);
+            if peak.bytes > known.bytes {
+                *known = peak;
+            }
+        })
+        .await?;
+    unread.extend(failure(&report, "earlier peaks of memory"));
+    Ok(peaks)
+}
+
+/// Records the nodes of the pods of DaemonSets, those that are gone included.
+pub async fn read_nodes_of_pods(
+    history: &PrometheusHistory,
+    workloads: &[HistoryWorkload],
+    span: (Time, Time),
+    groups: &mut NodeGroups<'_>,
+    unread: &mut Vec<Unread>,
+) -> Result<(), DetectError> {
+    let wanted: HashMap<ObjectKey, Option<Box<str>>> =
+        groups.keys().map(|key| (key.clone(), Some((*key.name).into()))).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let live = live_pods(workloads);
+    let pods = KnownPods { by_label: None, live: Some(&live) };
+    let queries = [PodQuery::PodLabel { family: "kube_pod_info", label: "node" }];
+    let report = history
+        .pod_values(&wanted, &queries, span, pods, &mut |value| {
+            groups.add_pod(value.vpa, value.pod, value.label);
+        })
+        .await?;
+    unread.extend(failure(&report, "nodes of pods"));
+    Ok(())
+}
+
+fn owners<'a>(
+    workloads: impl Iterator<Item = &'a HistoryWorkload>,
+) -> HashMap<ObjectKey, Option<Box<str>>> {
+    let owner = |workload: &HistoryWorkload| Some((*workload.key.name).into());
+    workloads.map(|workload| (workload.key.clone(), owner(workload))).collect()
+}
+
+fn failure(report: &PodValueReport, what: &str) -> Option<Unread> {
+    let (_, failure) = report.failure.as_ref()?;
+    let what = format!("{what} of {}", describe(report.failed_vpas.iter()));
+    Some(Unread { what, why: failure.to_string() })
+}
+
+/// Everything that was read about the workloads of a cluster.
+#[derive(Debug)]
+pub struct ReadEvidence<'a> {
+    /// The histories.
+    pub histories: &'a Histories,
+    /// Peaks before the history.
+    pub earlier_peaks: &'a EarlierPeaks,
+    /// Runs of jobs.
+    pub runs: &'a JobRuns,
+    /// Groups of nodes.
+    pub node_groups: &'a NodeGroups<'a>,
+    /// The settings of the model.
+    pub settings: &'a Settings,
+    /// When something is said.
+    pub thresholds: &'a UnsaidThresholds,
+}
+
+impl ReadEvidence<'_> {
+    /// The evidence of the containers of a workload: those of its pod template, and those with samples.
+    pub fn of(&self, key: &ObjectKey, workload: &Workload) -> WorkloadEvidence {
+        let Some(history) = self.histories.workloads.get(key) else {
+            return with_gap(workload, EvidenceGap::Unread);
+        };
+        let mut all = with_gap(workload, EvidenceGap::WithoutSeries);
+        for container in &history.containers {
+            let evidence = self.container(key, history, container);
+            all.insert((*container.name).into(), evidence);
+        }
+        if let Some(runs) = self.runs.of(key) {
+            runs.apply_to(&mut all, self.settings, self.thresholds);
+        }
+        all
+    }
+
+    fn container(
+        &self,
+        key: &ObjectKey,
+        history: &WorkloadHistory,
+        container: &ContainerResult,
+    ) -> ContainerEvidence {
+        let ContainerResult { name, recommendation, usage } = container;
+        let earlier = self.earlier_peaks.get(&(key.clone(), (**name).into())).copied();
+        let peaks = [earlier, usage.memory_peak].into_iter().flatten();
+        // Of equal peaks the later one counts.
+        let rare = peaks.max_by_key(|peak| (peak.bytes, peak.at));
+        let throttled = self.histories.throttled.get(&(key.clone(), Arc::clone(name)));
+        let node_groups = match recommendation {
+            Some(pool) => self.node_group_targets(key, history, name, pool),
+            None => Vec::new(),
+        };
+        ContainerEvidence {
+            recommendation: recommendation.clone(),
+            gap: gap(container),
+            oom_kills: usage.oom_kills,
+            last_oom_kill: usage.last_oom_kill,
+            oom_kill_limit: usage.oom_kill_limit,
+            throttled_share: throttled.copied(),
+            cpu_above_request: usage.share_above_request(),
+            memory_peak: usage.memory_peak,
+            rare_memory_peak: rare,
+            node_groups,
+            ..ContainerEvidence::default()
+        }
+    }
+
+    fn node_group_targets(
+        &self,
+        key: &ObjectKey,
+        history: &WorkloadHistory,
+        name: &str,
+        pool: &ContainerRecommendation,
+    ) -> Vec<NodeGroupTarget> {
+        let groups = history.node_groups.iter().filter_map(|known| {
+            let (group, pods) = self.node_groups.group(key, known.group)?;
+            let of = known.recommendations.iter().find(|of| *of.container == *name)?;
+            let explanation = of.explanation.cpu.as_ref().or(of.explanation.memory.as_ref());
+            let covered = explanation.map(|known| known.evidence.covered().as_secs_f64() / 3600.0);
+            Some(GroupHistory {
+                group: group.clone(),
+                pods: *pods,
+                covered_hours: covered.unwrap_or_default(),
+                target: amounts(of),
+            })
+        });
+        node_groups::targets(groups.collect(), amounts(pool), self.thresholds.covered_hours)
+    }
+}
+
+fn amounts(recommendation: &ContainerRecommendation) -> Amounts {
+    Amounts {
+        cpu: recommendation.target.cpu.map(|cpu| MilliCpu(cpu.milli_value())),
+        memory: recommendation.target.memory.map(|memory| Bytes(memory.value())),
+    }
+}
+
+/// The containers of the pod template, all without a number for this reason.
+pub fn with_gap(workload: &Workload, gap: EvidenceGap) -> WorkloadEvidence {
+    let evidence = || ContainerEvidence { gap: Some(gap), ..ContainerEvidence::default() };
+    workload.containers.iter().map(|container| (container.name.clone(), evidence())).collect()
+}
+
+/// Why the recommendation of a container does not count. The report decides by the explanation whether there are enough
+/// samples; numbers of other strategies have none.
+fn gap(container: &ContainerResult) -> Option<EvidenceGap> {
+    let ContainerResult { recommendation, usage, .. } = container;
+    let Some((first, last)) = usage.first_sample.zip(usage.last_sample) else {
+        return Some(EvidenceGap::WithoutSeries);
+    };
+    let explanation = recommendation.as_ref().map(|known| &known.explanation);
+    if explanation.is_some_and(|known| known.cpu.is_some() || known.memory.is_some()) {
+        return None;
+    }
+    if last < first.later(MIN_COVERED) {
+        return Some(EvidenceGap::TooYoung);
+    }
+    (usage.cpu_samples < MIN_SAMPLES).then_some(EvidenceGap::TooFewSamples)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! Reads the history of workloads and computes their recommendations, with the code of the recommender.
+//!
+//! ```text
+//!   workload ─▶ one VPA for each: namespace, `Kind/name`, owner `Kind/name`
+//!      └▶ PrometheusHistory::start_load ─▶ HistoryBootstrap ─▶ VpaRegistry ─▶ recommend
+//!                                                     complete: the recommendation stays, the history is dropped
+//! ```
+//!
+//! So memory depends on the number of workloads that are read at the same time, and not on the number of workloads.
+
+mod sink;
+mod usage;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use plimsoll_core::{
+    recommender::{ContainerRecommendation, Settings},
+    rightsizing::survey::{ContainerRole, Unread, Workload},
+    types::{ObjectKey, Time, compat::Compat, units::MilliCpu},
+};
+use plimsoll_storage::prometheus::{
+    detect::DetectError,
+    history::{HistoryLoad, KnownPods, LivePods, PrometheusHistory, ThrottlingReport},
+    query_error::QueryError,
+};
+
+use self::sink::RecommendationSink;
+pub use self::usage::ContainerUsage;
+use super::{node_groups::NodeGroups, strategy::Strategy};
+
+/// Pauses before a failed load is resumed. Each of its queries has been retried already.
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
+/// How far back throttling is queried, as in the recommender.
+const THROTTLING_WINDOW: Duration = Duration::from_hours(24);
+/// Maximum number of namespaces named in a message.
+const MAX_NAMED: usize = 5;
+
+/// A workload whose history is read.
+#[derive(Clone, Debug)]
+pub struct HistoryWorkload {
+    /// The key of its VPA: its namespace and `Kind/name`.
+    pub key: ObjectKey,
+    /// The names of its existing pods.
+    pub pods: Vec<Box<str>>,
+    /// Whether it should have pods now.
+    pub is_running: bool,
+    /// Its containers, with their CPU requests.
+    pub containers: Vec<HistoryContainer>,
+}
+
+/// A container of a workload.
+#[derive(Clone, Debug)]
+pub struct HistoryContainer {
+    /// Its name.
+    pub name: Box<str>,
+    /// When it runs.
+    pub role: ContainerRole,
+    /// Its CPU request, if it has one and it is known.
+    pub cpu_request: Option<MilliCpu>,
+}
+
+impl HistoryWorkload {
+    /// The workload of a survey.
+    pub fn new(workload: &Workload) -> Self {
+        let containers = workload.containers.iter().map(|container| HistoryContainer {
+            name: container.name.clone(),
+            role: container.role,
+            cpu_request: container.requests.cpu,
+        });
+        Self {
+            key: workload_key(workload),
+            pods: workload.pods.clone(),
+            is_running: !workload.pods.is_empty()
+                || workload.replicas.is_some_and(|count| count > 0),
+            containers: containers.collect(),
+        }
+    }
+
+    /// Its owner, as snapshots name it.
+    fn owner(&self) -> Box<str> {
+        (*self.key.name).into()
+    }
+}
+
+/// The key of the VPA that stands for a workload.
+pub fn workload_key(workload: &Workload) -> ObjectKey {
+    ObjectKey::new(&*workload.namespace, format!("{}/{}", workload.kind, workload.name))
+}
+
+/// What the history of a workload shows.
+#[derive(Clone, Debug, Default)]
+pub struct WorkloadHistory {
+    /// Its containers, by name.
+    pub containers: Vec<ContainerResult>,
+    /// Its containers by group of nodes, if it is a DaemonSet.
+    pub node_groups: Vec<NodeGroupHistory>,
+}
+
+/// What the history of a container shows.
+#[derive(Clone, Debug)]
+pub struct ContainerResult {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The recommendation; `None` if the container has left the pods.
+    pub recommendation: Option<ContainerRecommendation>,
+    /// Its usage.
+    pub usage: ContainerUsage,
+}
+
+/// The recommendations for the pods on one group of nodes.
+#[derive(Clone, Debug)]
+pub struct NodeGroupHistory {
+    /// The index of the group in [`NodeGroups`].
+    pub group: usize,
+    /// The recommendations.
+    pub recommendations: Vec<ContainerRecommendation>,
+}
+
+/// How the history is read.
+#[derive(Clone, Copy, Debug)]
+pub struct HistoryModel<'a> {
+    /// The settings of the model.
+    pub settings: &'a Settings,
+    /// The compatibility mode.
+    pub compat: Compat,
+    /// Computes numbers by another rule than the model.
+    pub strategy: Strategy,
+    /// The time of the recommendations.
+    pub now: Time,
+}
+
+/// The histories of workloads, and what could not be read.
+#[derive(Debug, Default)]
+pub struct Histories {
+    /// By the key of the workload. A workload whose history could not be read is missing; one without series has no
+    /// containers with usage.
+    pub workloads: HashMap<ObjectKey, WorkloadHistory>,
+    /// Throttled share of the last day by workload and container.
+    pub throttled: HashMap<(ObjectKey, Arc<str>), f64>,
+    /// What could not be read.
+    pub unread: Vec<Unread>,
+    /// The start and the end of the history.
+    pub span: Option<(Time, Time)>,
+    /// The step of CPU samples.
+    pub step: Option<Duration>,
+    /// The time of the latest sample.
+    pub last_sample: Option<Time>,
+}
+
+/// Reads the history of these workloads. `progress` is called with the number of workloads that are complete.
+///
+/// Fails if no series could be found at all. Everything else that fails is part of the result, and gives no number.
+pub async fn read_histories(
+    history: &PrometheusHistory,
+    workloads: &[HistoryWorkload],
+    model: HistoryModel<'_>,
+    node_groups: &NodeGroups<'_>,
+    progress: &mut (dyn FnMut(usize) + Send),
+) -> Result<Histories, DetectError> {
+    let mut histories = Histories::default();
+    let wanted: HashMap<ObjectKey, Option<Box<str>>> =
+        workloads.iter().map(|workload| (workload.key.clone(), Some(workload.owner()))).collect();
+    let live = live_pods(workloads);
+    let pods = KnownPods { by_label: None, live: Some(&live) };
+    let throttling = history.throttling(&wanted, THROTTLING_WINDOW, pods).await?;
+    histories.unread.extend(unread_throttling(&throttling));
+    histories.throttled = throttled_shares(&throttling);
+    let (mut load, skipped) = history.start_load_with_pods(&wanted, None, None, pods).await?;
+    histories.unread.extend(skipped.into_iter().map(|skipped| Unread {
+        what: format!("history of {}", skipped.record),
+        why: skipped.reason,
+    }));
+    let mut sink = RecommendationSink::new(workloads, model, node_groups, &throttling, progress);
+    let failure = advance(&mut load, &mut sink).await;
+    if let Some(failure) = failure {
+        let pending: Vec<ObjectKey> = load.pending().cloned().collect();
+        histories.unread.extend(unread_history(&pending, &failure));
+    }
+    let (finished, last_sample) = sink.into_finished();
+    histories.span = Some((load.since(), load.until()));
+    histories.step = Some(load.cpu_step());
+    histories.workloads = finished;
+    histories.last_sample = last_sample;
+    Ok(histories)
+}
+
+/// Loads as much as possible. Returns the failure if something is left.
+async fn advance(load: &mut HistoryLoad, sink: &mut RecommendationSink<'_>) -> Option<QueryError> {
+    for pause in RETRY_PAUSES {
+        match load.advance(sink).await {
+            Ok(()) => return None,
+            Err(incomplete) if !incomplete.failure.is_transient() => {
+                return Some(incomplete.failure);
+            }
+            Err(incomplete) => {
+                tracing::warn!(failure = %incomplete, "failed to read history; will retry");
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+    load.advance(sink).await.err().map(|incomplete| incomplete.failure)
+}
+
+/// The existing pods of workloads.
+pub fn live_pods(workloads: &[HistoryWorkload]) -> LivePods {
+    let mut live = LivePods::new();
+    for workload in workloads {
+        live.add(&workload.key, &workload.key.name, workload.pods.iter().map(|pod| &**pod));
+    }
+    live
+}
+
+fn throttled_shares(report: &ThrottlingReport) -> HashMap<(ObjectKey, Arc<str>), f64> {
+    let measured = report.measured.iter().filter_map(|(key, throttling)| {
+        let share = plimsoll_core::recommender::throttling::share(throttling)?;
+        Some(((key.vpa.clone(), Arc::clone(&key.container)), share))
+    });
+    // A running container without a limit is not throttled.
+    let unlimited =
+        report.unlimited.iter().map(|key| ((key.vpa.clone(), Arc::clone(&key.container)), 0.0));
+    measured.chain(unlimited).collect()
+}
+
+fn unread_throttling(report: &ThrottlingReport) -> Option<Unread> {
+    let (_, failure) = report.failure.as_ref()?;
+    let workloads = report.failed_vpas.iter();
+    let what = format!("CPU throttling of {}", describe(workloads));
+    Some(Unread { what, why: failure.to_string() })
+}
+
+fn unread_history(pending: &[ObjectKey], failure: &QueryError) -> Option<Unread> {
+    let what = format!("history of {}", describe(pending.iter()));
+    (!pending.is_empty()).then(|| Unread { what, why: failure.to_string() })
+}
+
+/// `3 workloads in namespaces shop, web`.
+pub fn describe<'a>(workloads: impl ExactSizeIterator<Item = &'a ObjectKey>) -> String {
+    let count = workloads.len();
+    let mut namespaces: Vec<&str> = workloads.map(|key| &*key.namespace).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    let more = namespaces.len().saturating_sub(MAX_NAMED);
+    namespaces.truncate(MAX_NAMED);
+    let plural = if count == 1 { "" } else { "s" };
+    let several = if namespaces.len() == 1 { "" } else { "s" };
+    let more = if more > 0 { format!(" and {more} others") } else { String::new() };
+    format!("{count} workload{plural} in namespace{several} {}{more}", namespaces.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+//! Amounts, shares, money and times as text.
+
+use std::time::Duration;
+
+use plimsoll_charts::time_format;
+use plimsoll_core::{
+    rightsizing::survey::Resource,
+    types::{
+        Time,
+        quantity::Quantity,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+use crate::report::style::format_span;
+
+const MI: i64 = 1 << 20;
+const GI: i64 = 1 << 30;
+
+/// The name of a resource.
+pub(super) fn resource_name(resource: Resource) -> &'static str {
+    match resource {
+        Resource::Cpu => "CPU",
+        Resource::Memory => "memory",
+    }
+}
+
+/// An amount of one container as a quantity: `1650m`, `844Mi`. Memory is rounded to mebibytes, or from 10 GiB on to tenths of
+/// gibibytes.
+pub(super) fn quantity(resource: Resource, amount: i64) -> String {
+    match resource {
+        Resource::Cpu => Quantity::cpu(MilliCpu(amount)).to_string(),
+        Resource::Memory if amount.unsigned_abs() < MI.unsigned_abs() => {
+            Quantity::memory(Bytes(amount)).to_string()
+        }
+        Resource::Memory if amount % GI == 0 => format!("{}Gi", amount / GI),
+        Resource::Memory if amount.unsigned_abs() >= 10 * GI.unsigned_abs() => {
+            format!("{:.1}Gi", amount as f64 / GI as f64)
+        }
+        Resource::Memory => {
+            let rounded = (amount as f64 / MI as f64).round() as i64;
+            if rounded % 1024 == 0 {
+                format!("{}Gi", rounded / 1024)
+            } else {
+                format!("{rounded}Mi")
+            }
+        }
+    }
+}
+
+/// An amount of many pods: `1,204 cores`, `3,110 GiB`.
+pub(super) fn total(resource: Resource, amount: i64) -> String {
+    let (amount, unit) = match resource {
+        Resource::Cpu => (MilliCpu(amount).as_cores(), "cores"),
+        Resource::Memory => (amount as f64 / GI as f64, "GiB"),
+    };
+    format!("{} {unit}", number(amount))
+}
+
+/// A number with groups of thousands: without decimals from 100 on, else with at most two.
+pub(super) fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "unknown".to_owned();
+    }
+    let text = if value.abs() >= 99.95 { format!("{value:.0}") } else { format!("{value:.2}") };
+    let text =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    let digits = text.trim_start_matches('-');
+    let sign = if text.len() > digits.len() && digits != "0" { "−" } else { "" };
+    let (whole, decimals) =
+        digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
+    let mut grouped = String::from(sign);
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if let Some(decimals) = decimals {
+        grouped.push('.');
+        grouped.push_str(decimals);
+    }
+    grouped
+}
+
+/// A count with its noun, which takes an `s` for more than one.
+pub(super) fn count(count: usize, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", number(count as f64))
+}
+
+/// An amount of money, below 100 with two decimals.
+pub(super) fn money(currency: &str, amount: f64) -> String {
+    let text = number(amount);
+    let has_one_decimal = text.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 1);
+    let ending = if has_one_decimal { "0" } else { "" };
+    format!("{currency} {text}{ending}")
+}
+
+/// A change with its sign.
+pub(super) fn signed(text: &str, is_increase: bool) -> String {
+    if is_increase { format!("+{text}") } else { text.to_owned() }
+}
+
+/// A change in percent: `+65 %`. `None` if there was nothing before.
+pub(super) fn change(from: f64, to: f64) -> Option<String> {
+    if !(from > 0.0 && to.is_finite()) {
+        return None;
+    }
+    let percent = (to - from) / from * 100.0;
+    // A change below half a percent has a sign, too.
+    let rounded = if percent.abs() < 1.0 { percent } else { percent.round() };
+    Some(format!("{} %", signed(&number(rounded), percent > 0.0)))
+}
+
+/// A share as a percentage.
+pub(super) fn percentage(share: f64) -> String {
+    format!("{} %", number((share * 100.0).round()))
+}
+
+/// A size in bytes, as networks count them: `94 MB`.
+pub(super) fn size(bytes: u64) -> String {
+    let bytes = bytes as f64;
+    let (scaled, unit) = match bytes {
+        _ if bytes >= 1e9 => (bytes / 1e9, "GB"),
+        _ if bytes >= 1e6 => (bytes / 1e6, "MB"),
+        _ if bytes >= 1e3 => (bytes / 1e3, "kB"),
+        _ => (bytes, "B"),
+    };
+    format!("{} {unit}", number((scaled * 10.0).round() / 10.0))
+}
+
+/// `2026-11-26 13:40 UTC`.
+pub(super) fn time(time: Time) -> String {
+    format!("{} UTC", time_format::date_and_time(time.as_secs() as f64))
+}
+
+/// The time between two times, such as `2 d`.
+pub(super) fn span(from: Time, to: Time) -> String {
+    let seconds = to.as_secs().saturating_sub(from.as_secs());
+    format_span(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_few_digits() {
+        for (resource, amount, expected) in [
+            (Resource::Cpu, 4000, "4"),
+            (Resource::Cpu, 1650, "1650m"),
+            (Resource::Cpu, 0, "0"),
+            (Resource::Memory, 512 * MI, "512Mi"),
+            (Resource::Memory, 844 * MI + 300_000, "844Mi"),
+            (Resource::Memory, 8 * GI, "8Gi"),
+            (Resource::Memory, 8 * GI - 1, "8Gi"),
+            (Resource::Memory, 12 * GI + 128 * MI, "12.1Gi"),
+            (Resource::Memory, 512 * 1024, "512Ki"),
+        ] {
+            assert_eq!(quantity(resource, amount), expected, "{amount}");
+        }
+        assert_eq!(total(Resource::Cpu, 1_204_000), "1,204 cores");
+        assert_eq!(total(Resource::Memory, 3 * GI / 2), "1.5 GiB");
+    }
+
+    #[test]
+    fn numbers_have_groups_and_signs() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.001, "0"),
+            (12.0, "12"),
+            (12.345, "12.35"),
+            (999.5, "1,000"),
+            (-1044.0, "−1,044"),
+            (1_234_567.0, "1,234,567"),
+            (f64::NAN, "unknown"),
+        ] {
+            assert_eq!(number(value), expected, "{value}");
+        }
+        assert_eq!(money("USD", -1044.4), "USD −1,044");
+        assert_eq!(money("USD", 1.5), "USD 1.50");
+        assert_eq!(money("USD", 2.0), "USD 2");
+        assert_eq!(count(1, "container"), "1 container");
+        assert_eq!(count(2300, "container"), "2,300 containers");
+        assert_eq!(size(94_312_000), "94.3 MB");
+    }
+
+    #[test]
+    fn changes_have_a_sign_and_need_a_value_before() {
+        assert_eq!(change(512.0, 844.0).as_deref(), Some("+65 %"));
+        assert_eq!(change(4.0, 0.9).as_deref(), Some("−78 %"));
+        assert_eq!(change(4.0, 4.0).as_deref(), Some("0 %"));
+        assert_eq!(change(0.0, 4.0), None);
+        assert_eq!(percentage(0.316), "32 %");
+    }
+}
