@@ -15,6 +15,7 @@ mod command;
 #[path = "recommend/kube_state.rs"]
 mod kube_state;
 #[path = "scale/process.rs"]
+#[allow(dead_code, reason = "other benchmarks need more of it")]
 mod process;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
