@@ -178,7 +178,7 @@ mod tests {
         for (line, expected) in [
             ("plimsoll status", Invocation::Program),
             ("kubectl-plimsoll status", Invocation::KubectlPlugin),
-            ("/root/.krew/bin/kubectl-plimsoll", Invocation::KubectlPlugin),
+            ("/usr/local/bin/kubectl-plimsoll", Invocation::KubectlPlugin),
             ("./kubectl-plimsoll-old status", Invocation::Program),
             ("/kubectl-plimsoll/plimsoll status", Invocation::Program),
             (

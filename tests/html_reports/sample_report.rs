@@ -128,7 +128,7 @@ fn workload(
     }
 }
 
-/// Too little: OOM kills, throttling, a peak near the limit, no request.
+/// At risk: OOM kills, throttling, a peak near the limit, no request.
 fn at_risk() -> Vec<WorkloadReport> {
     use Resource::{Cpu, Memory};
     let kills = RiskReason::OomKilled { kills: 9, last: Some(ago(2)) };
@@ -195,7 +195,7 @@ fn at_risk() -> Vec<WorkloadReport> {
     vec![workload("data", "StatefulSet", "kafka", Some(3), vec![kafka]), reindex, checkout]
 }
 
-/// Too much: by money, by node group, held by an autoscaler.
+/// Overprovisioned: by money, by node group, held by an autoscaler.
 fn wasting() -> Vec<WorkloadReport> {
     use Resource::{Cpu, Memory};
     let group = |value: &str, pods, cpu| NodeGroupTarget {

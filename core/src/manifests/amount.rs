@@ -12,7 +12,7 @@ const MILLIS_PER_CORE: i64 = 1000;
 /// Memory from one mebibyte on is rounded up to whole mebibytes.
 pub fn amount_text(resource: Resource, amount: i64) -> String {
     match resource {
-        // Without suffixes such as `k`, which nobody uses for cores.
+        // Without suffixes such as `k`, which are not used for CPU.
         Resource::Cpu if amount % MILLIS_PER_CORE == 0 => (amount / MILLIS_PER_CORE).to_string(),
         Resource::Cpu => format!("{amount}m"),
         Resource::Memory => {

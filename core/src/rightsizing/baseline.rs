@@ -48,11 +48,11 @@ pub enum BaselineError {
     Kind(String),
     /// It was made by a version that is too new.
     #[error(
-        "the baseline has schema version {0}, and this version knows {SCHEMA_VERSION}; make it anew"
+        "the baseline has schema version {0}, and this version knows {SCHEMA_VERSION}; create a new one"
     )]
     SchemaVersion(u32),
     /// A row is there twice.
-    #[error("the baseline has {0} twice; make it anew")]
+    #[error("the baseline has {0} twice; create a new one")]
     Duplicate(Box<RowKey>),
 }
 
@@ -250,9 +250,9 @@ mod tests {
             ),
             (
                 REPORT.replace(r#""schemaVersion": 1"#, r#""schemaVersion": 2"#),
-                "the baseline has schema version 2, and this version knows 1; make it anew",
+                "the baseline has schema version 2, and this version knows 1; create a new one",
             ),
-            (twice, "the baseline has shop/Deployment/web main cpu twice; make it anew"),
+            (twice, "the baseline has shop/Deployment/web main cpu twice; create a new one"),
             (
                 "{}".to_owned(),
                 "the baseline is not a report: missing field `schemaVersion` at line 1 column 2; make one with `plimsoll \

@@ -32,7 +32,7 @@ const RUNS_AFTER_KILL: usize = 3;
 const MEMORY_PERCENTILE: f64 = 0.98;
 /// The percentile of the mean CPU of runs, for work that may take longer.
 const WORK_PERCENTILE: f64 = 0.75;
-/// The percentile of the CPU at the peak of runs, for work that somebody waits for.
+/// The percentile of the CPU at the peak of runs, for work with users who wait for its result.
 const LATENCY_PERCENTILE: f64 = 0.9;
 
 /// One container in one run: all pods of one Job.

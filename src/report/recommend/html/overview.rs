@@ -46,13 +46,11 @@ pub(super) fn write_header(page: &mut Markup, report: &Report) {
         count(report.namespaces.len(), "namespace")
     ));
     page.raw("</p>\n<nav aria-label=\"Sections\"><ul>");
+    page.raw("<li><a href=\"#summary\">Summary</a></li><li><a href=\"#at-risk\">At risk</a></li>");
     page.raw(
-        "<li><a href=\"#summary\">Summary</a></li><li><a href=\"#too-little\">Too little</a></li>",
+        "<li><a href=\"#overprovisioned\">Overprovisioned</a></li><li><a href=\"#all\">All containers</a></li>",
     );
-    page.raw(
-        "<li><a href=\"#too-much\">Too much</a></li><li><a href=\"#all\">All containers</a></li>",
-    );
-    page.raw("<li><a href=\"#not-said\">Not said</a></li><li><a href=\"#namespaces\">Namespaces</a></li>");
+    page.raw("<li><a href=\"#without-recommendation\">Without recommendation</a></li><li><a href=\"#namespaces\">Namespaces</a></li>");
     page.raw("<li><a href=\"#sources\">Sources and settings</a></li>");
     page.raw("</ul></nav>\n</header>\n");
 }

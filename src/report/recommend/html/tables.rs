@@ -50,7 +50,7 @@ fn write_too_little(page: &mut Markup, report: &Report, rows: &[Row<'_>]) {
         let order = relative_shortfall(other).total_cmp(&relative_shortfall(one));
         other.risk.cmp(&one.risk).then(order)
     });
-    open_section(page, "too-little", "Too little", containers);
+    open_section(page, "at-risk", "At risk", containers);
     if resources.is_empty() {
         page.raw("<p>No container has too little.</p>\n</section>\n");
         return;
@@ -99,7 +99,7 @@ fn write_too_much(page: &mut Markup, report: &Report, rows: &[Row<'_>]) {
         let amount = other.excess(report).total_cmp(&one.excess(report));
         if has_prices { saving(other).total_cmp(&saving(one)).then(amount) } else { amount }
     });
-    open_section(page, "too-much", "Too much", wasteful.len());
+    open_section(page, "overprovisioned", "Overprovisioned", wasteful.len());
     if wasteful.is_empty() {
         page.raw("<p>No container requests more than it needs.</p>\n</section>\n");
         return;
@@ -175,7 +175,12 @@ fn write_without_number(page: &mut Markup, rows: &[Row<'_>]) {
         }
     }
     let unsaid = |row: &&Row<'_>| row.container.resources.iter().any(|one| one.unsaid.is_some());
-    open_section(page, "not-said", "Not said", rows.iter().filter(unsaid).count());
+    open_section(
+        page,
+        "without-recommendation",
+        "Without recommendation",
+        rows.iter().filter(unsaid).count(),
+    );
     if by_reason.is_empty() {
         page.raw("<p>Each container has a number.</p>\n</section>\n");
         return;

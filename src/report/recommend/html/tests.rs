@@ -154,13 +154,13 @@ fn the_short_tables_are_sorted_by_risk_and_by_money() {
         };
         rows(&page, id).iter().map(name).collect()
     };
-    assert_eq!(order("too-little"), ["checkout", "reindex", "kafka", "reindex"]);
-    assert_eq!(order("too-much"), ["embed", "logs", "search", "billing"]);
+    assert_eq!(order("at-risk"), ["checkout", "reindex", "kafka", "reindex"]);
+    assert_eq!(order("overprovisioned"), ["embed", "logs", "search", "billing"]);
     assert_eq!(
-        order("not-said"),
+        order("without-recommendation"),
         ["import-2026-11-26-with-a-name-of-63-characters-aaaaaaaaaaaaaaaaa", "billing", "billing",]
     );
-    let too_much = section(&page, "too-much");
+    let too_much = section(&page, "overprovisioned");
     assert!(
         too_much.contains("USD −1,036") && too_much.contains("aria-sort=\"descending\">A month"),
         "{too_much}"
@@ -174,7 +174,7 @@ fn without_prices_the_order_is_by_amount_and_no_money_is_shown() {
     let page = render(&report);
     let body = body(&page);
     assert!(!body.contains("USD") && !body.contains("A month") && !body.contains("save money"));
-    assert!(rows(body, "too-much")[0].contains("embed"));
+    assert!(rows(body, "overprovisioned")[0].contains("embed"));
     assert!(section(body, "summary").contains("of the requests is for what is not needed"));
 }
 
@@ -248,8 +248,8 @@ fn short_tables_name_how_many_rows_they_leave_out() {
     let one = report.workloads[0].clone();
     report.workloads = vec![one; 150];
     let page = render(&report);
-    assert_eq!(rows(&page, "too-little").len(), 100);
-    assert!(section(&page, "too-little").contains("50 more are in the table of"));
+    assert_eq!(rows(&page, "at-risk").len(), 100);
+    assert!(section(&page, "at-risk").contains("50 more are in the table of"));
     assert_eq!(rows(&page, "all").len(), 300);
     assert!(report.workloads[0].containers[0].resources[1].risk == Level::Critical);
 }
