@@ -9,7 +9,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -33,16 +36,59 @@ const CREATION_TIMESTAMP_MARKER: &str = "\"creationTimestamp\":\"";
 
 /// Wraps a client so that a pod is created when this clock first sees it. The clock does not move until all pods
 /// exist, so that is the correct time. While `held` is true, recommendations wait.
-pub fn with_clock_timestamps(client: Client, clock: Clock, held: watch::Receiver<bool>) -> Client {
+pub fn with_clock_timestamps(
+    client: Client,
+    clock: Clock,
+    held: watch::Receiver<bool>,
+    lease_lists: Arc<LeaseLists>,
+) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(
         CreationTimestampRewriter {
             client,
             first_seen: Arc::new(FirstSeenTimes::new(clock)),
             held,
+            lease_lists,
         },
         namespace,
     )
+}
+
+/// Counts the lists of all Leases, by which the updater observes heartbeats.
+#[derive(Debug, Default)]
+pub struct LeaseLists {
+    begun: AtomicU64,
+    /// The number of the last list that was answered.
+    answered: AtomicU64,
+}
+
+impl LeaseLists {
+    /// The number of lists that have begun so far.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Whether a list was answered that began after `begun` others.
+    pub fn answered_after(&self, begun: u64) -> bool {
+        self.answered.load(Ordering::SeqCst) > begun
+    }
+
+    fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn answer(&self, number: u64) {
+        self.answered.fetch_max(number, Ordering::SeqCst);
+    }
+}
+
+/// Whether a request lists all Leases of a namespace, not one of them by its name.
+fn lists_leases(request: &Request<Body>) -> bool {
+    let uri = request.uri();
+    let query = uri.query().unwrap_or_default();
+    request.method() == Method::GET
+        && uri.path().ends_with("/leases")
+        && !["fieldSelector=", "watch="].iter().any(|parameter| query.contains(parameter))
 }
 
 #[derive(Clone)]
@@ -50,6 +96,7 @@ struct CreationTimestampRewriter {
     client: Client,
     first_seen: Arc<FirstSeenTimes>,
     held: watch::Receiver<bool>,
+    lease_lists: Arc<LeaseLists>,
 }
 
 /// When each pod was first seen, by UID.
@@ -104,7 +151,8 @@ impl Service<Request<Body>> for CreationTimestampRewriter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { client, first_seen: births, mut held } = self.clone();
+        let Self { client, first_seen: births, mut held, lease_lists } = self.clone();
+        let lease_list = lists_leases(&request).then(|| lease_lists.begin());
         let has = |segment: &str| request.uri().path().split('/').any(|part| part == segment);
         let is_of_pods = has("pods");
         let is_of_a_vpa = has("verticalpodautoscalers") && request.method() != Method::GET;
@@ -123,6 +171,9 @@ impl Service<Request<Body>> for CreationTimestampRewriter {
                 request
             };
             let (mut parts, body) = client.send(request).await?.into_parts();
+            if let Some(number) = lease_list {
+                lease_lists.answer(number);
+            }
             if !is_of_pods {
                 return Ok(Response::from_parts(parts, body.boxed_unsync()));
             }

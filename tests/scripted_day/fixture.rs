@@ -1,6 +1,6 @@
 //! The cluster of the day: all controllers in one process, a metrics API, a Prometheus for queries, and one clock.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
@@ -16,7 +16,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use xtask::test_programs::PrometheusRelease;
 
-use super::{creation_timestamps::with_clock_timestamps, scrape_record::ScrapeRecord};
+use super::{
+    creation_timestamps::{LeaseLists, with_clock_timestamps},
+    scrape_record::ScrapeRecord,
+};
 use crate::{
     storage::checkpoint_objects::create_definitions,
     support::{
@@ -48,6 +51,7 @@ pub struct Fixture {
     clock: Clock,
     running: AllInOneHandle,
     hold_recommendations: watch::Sender<bool>,
+    lease_lists: Arc<LeaseLists>,
     day: ScrapeRecord,
     nodes: Standing,
     _port: Port,
@@ -102,7 +106,9 @@ impl Fixture {
         let clock = Clock::fake(Time::from_secs(start.as_second()));
         usage.at(start);
         let (advice_waits, held) = watch::channel(false);
-        let client = with_clock_timestamps(bed.client(), clock.clone(), held);
+        let lease_lists = Arc::<LeaseLists>::default();
+        let client =
+            with_clock_timestamps(bed.client(), clock.clone(), held, Arc::clone(&lease_lists));
         // The future is large.
         let running = Box::pin(all_in_one::start(config, client, clock.clone()));
         let running = running.await.expect("starts");
@@ -115,6 +121,7 @@ impl Fixture {
             clock,
             running,
             hold_recommendations: advice_waits,
+            lease_lists,
             day,
             nodes,
             _port: port,
@@ -189,10 +196,9 @@ impl Fixture {
         .await;
         for _ in 0..2 {
             self.step().await;
-            // No other list request happens between passes.
-            let before = self.lists().await;
+            let before = self.lease_lists.begun();
             wait::until("the Leases are listed", || async {
-                (self.lists().await > before).then_some(())
+                self.lease_lists.answered_after(before).then_some(())
             })
             .await;
         }
@@ -262,15 +268,6 @@ impl Fixture {
             Err(format!("want {wanted} pods, found {found}, watches report {observed_counts:?}"))
         })
         .await;
-    }
-
-    /// Number of list requests.
-    async fn lists(&self) -> f64 {
-        let page = self.page().await;
-        let lists = page.lines().filter(|line| {
-            line.starts_with("plimsoll_api_requests_total{") && line.contains("verb=\"list\"")
-        });
-        lists.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
     }
 
     /// The exported metrics.

@@ -185,7 +185,8 @@ async fn other_pods_are_evicted_only_after_the_replacement_of_the_first_is_ready
     bed.nodes().set_behaviour(&namespace, "web-", held);
     let clock = Clock::fake(Clock::wall().now());
     let (_advice, at_once) = watch::channel(false);
-    let client = with_clock_timestamps(bed.client(), clock.clone(), at_once);
+    let client =
+        with_clock_timestamps(bed.client(), clock.clone(), at_once, std::sync::Arc::default());
     let flags = ["--updater-interval=1s", "--canary-watch=1s", "--leader-elect=false"];
     let its = clock.clone();
     let running = fixture::start_with(client, &namespace, &flags, its, |_| {}).await;
