@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::suite::TestbedUsage;
+
+/// What a run needs of the file system: a full one makes API servers time out, which nobody would take for a full disk.
+const MIN_FREE_BYTES: u64 = 4 << 30;
 
 /// Processes of a control plane end shortly after the test that used it.
 const CLEANUP_GRACE: Duration = Duration::from_secs(15);
@@ -35,9 +38,18 @@ pub struct RunFolder {
 // === impl RunFolder ===
 
 impl RunFolder {
-    /// Creates an empty folder.
+    /// Creates an empty folder, if the file system has room for a run.
     pub fn new() -> Result<Self> {
-        let folder = std::env::temp_dir().join(format!("plimsoll-run-{}", std::process::id()));
+        let parent = std::env::temp_dir();
+        let free = free_bytes(&parent)?;
+        ensure!(
+            free >= MIN_FREE_BYTES,
+            "{} has {} MiB left, and a run of the tests needs {} MiB: remove files there",
+            parent.display(),
+            free >> 20,
+            MIN_FREE_BYTES >> 20
+        );
+        let folder = parent.join(format!("plimsoll-run-{}", std::process::id()));
         for path in ["files", "not-run"].map(|name| folder.join(name)) {
             fs::create_dir_all(&path)
                 .with_context(|| format!("cannot create {}", path.display()))?;
@@ -107,4 +119,11 @@ impl Drop for RunFolder {
         // It exits once its stdin is closed.
         let _ = self.sweeper.wait();
     }
+}
+
+/// What is free on the file system of a folder, for users without privileges.
+fn free_bytes(folder: &Path) -> Result<u64> {
+    let system = rustix::fs::statvfs(folder)
+        .with_context(|| format!("cannot read the free space of {}", folder.display()))?;
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
 }
