@@ -13,6 +13,7 @@ mod manifest_fields;
 mod manifest_references;
 mod monitoring;
 mod overlays_applied;
+mod pipelines;
 mod prometheus_scrape;
 mod rbac;
 mod rbac_matrix;

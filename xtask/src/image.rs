@@ -35,10 +35,8 @@ struct BuildStage {
 
 /// Builds the program, twice if requested, and starts it by each of its names.
 pub fn image(is_twice: bool) -> Result<bool> {
-    let text = fs::read_to_string(root().join("deploy/Dockerfile")).context("deploy/Dockerfile")?;
-    let recipe = recipe(&text).context("deploy/Dockerfile has no stage `build` with a RUN")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
-    let folder = std::path::absolute(target)?.join(FOLDER);
+    let recipe = build_stage()?;
+    let folder = folder()?;
     let image = folder.join("root");
     let program = image.join("usr/local/bin/plimsoll");
     build(&recipe, &folder, &image)?;
@@ -65,6 +63,37 @@ pub fn image(is_twice: bool) -> Result<bool> {
         image.display()
     ));
     Ok(true)
+}
+
+/// Builds the program of the images for a platform, as rustc names it, and returns its path.
+pub fn program(target: &str) -> Result<PathBuf> {
+    let mut recipe = build_stage()?;
+    recipe.command = recipe.command.replace("$(rustc --print host-tuple)", target);
+    let folder = folder()?;
+    let image = folder.join(format!("root-{target}"));
+    build(&recipe, &folder, &image)?;
+    Ok(image.join("usr/local/bin/plimsoll"))
+}
+
+/// The command that builds the program.
+pub fn command() -> Result<String> {
+    Ok(build_stage()?.command.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// Removes what was built, so that the next build starts from nothing.
+pub fn clean() -> Result<()> {
+    fs::remove_dir_all(folder()?.join("target")).context("the target folder of the image")
+}
+
+fn build_stage() -> Result<BuildStage> {
+    let text = fs::read_to_string(root().join("deploy/Dockerfile")).context("deploy/Dockerfile")?;
+    recipe(&text).context("deploy/Dockerfile has no stage `build` with a RUN")
+}
+
+/// The folder of the build.
+fn folder() -> Result<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
+    Ok(std::path::absolute(target)?.join(FOLDER))
 }
 
 /// Parses the first stage of a Dockerfile.

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -85,7 +84,7 @@ struct FileOperation {
     to: String,
 }
 
-/// Fills in the template. Every platform needs one archive, and every archive has a platform.
+/// Fills in the template. Every archive has a platform; a platform without an archive is left out.
 pub fn fill_in(template: &str, release: &Release) -> Result<String> {
     ensure!(is_https(&release.url), "--url={}: start it with https://", release.url);
     let lines: Vec<&str> = template.lines().filter(|line| !line.starts_with('#')).collect();
@@ -110,10 +109,7 @@ pub fn fill_in(template: &str, release: &Release) -> Result<String> {
             .replace(&variable, &format!("{:x}", Sha256::digest(&archive)))
             .replace(&format!("${{URL_{suffix}}}"), &url);
     }
-    if let Some((_, rest)) = text.split_once("${SHA256_") {
-        let platform = rest.split('}').next().unwrap_or_default().replace('_', "-");
-        bail!("no archive of the platform {}: pass --archive", platform.to_lowercase());
-    }
+    let text = without_unfilled_platforms(&text);
     validate(&text)?;
     Ok(text)
 }
@@ -126,9 +122,23 @@ fn platform_suffix(file: &str) -> Option<String> {
     Some(format!("{system}_{architecture}").to_uppercase())
 }
 
+/// Removes the platforms whose variables are not filled in.
+fn without_unfilled_platforms(text: &str) -> String {
+    const START: &str = "    - selector:";
+    let mut parts = text.split_inclusive('\n').fold(vec![String::new()], |mut parts, line| {
+        if line.trim_end() == START {
+            parts.push(String::new());
+        }
+        parts.last_mut().into_iter().for_each(|part| part.push_str(line));
+        parts
+    });
+    parts.retain(|part| !part.contains("${SHA256_"));
+    parts.concat()
+}
+
 /// Checks that an archive contains the program and the licence.
 fn check_archive(archive: &[u8]) -> Result<()> {
-    let names = tar_names(GzDecoder::new(archive)).context("not a readable .tar.gz")?;
+    let names = entry_names(GzDecoder::new(archive)).context("not a readable .tar.gz")?;
     for wanted in [NAME, LICENSE] {
         let is_there = names.iter().any(|name| name.trim_start_matches("./") == wanted);
         ensure!(is_there, "the archive does not contain {wanted}: it has {}", names.join(", "));
@@ -136,26 +146,12 @@ fn check_archive(archive: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The names of the entries of an uncompressed archive. Names of more than 100 bytes are not joined.
-fn tar_names(mut archive: impl std::io::Read) -> Result<Vec<String>> {
-    let (mut names, mut header) = (Vec::new(), [0; 512]);
-    loop {
-        archive.read_exact(&mut header)?;
-        let text = |field: &[u8]| {
-            let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-            String::from_utf8_lossy(&field[..end]).trim().to_owned()
-        };
-        let name = text(&header[..100]);
-        if name.is_empty() {
-            return Ok(names);
-        }
-        let size =
-            u64::from_str_radix(&text(&header[124..136]), 8).context("the size of an entry")?;
-        let padded = size.div_ceil(512) * 512;
-        let skipped = std::io::copy(&mut archive.by_ref().take(padded), &mut std::io::sink())?;
-        ensure!(skipped == padded, "the archive is truncated");
-        names.push(name);
-    }
+fn entry_names(archive: impl std::io::Read) -> Result<Vec<String>> {
+    let mut archive = tar::Archive::new(archive);
+    let name = |entry: std::io::Result<tar::Entry<'_, _>>| {
+        Ok(entry?.path()?.to_string_lossy().into_owned())
+    };
+    archive.entries()?.map(name).collect()
 }
 
 /// Checks a manifest by the rules of krew and of its index.
@@ -242,8 +238,6 @@ pub fn manifest(root: &Path, release: &Release) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use flate2::{Compression, write::GzEncoder};
     use tempfile::TempDir;
 
@@ -256,18 +250,13 @@ mod tests {
 
     /// An archive with files of these names.
     fn archive(names: &[&str]) -> Vec<u8> {
-        let mut tar = Vec::new();
+        let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
         for name in names {
-            let mut header = [0; 512];
-            header[..name.len()].copy_from_slice(name.as_bytes());
-            header[124..135].copy_from_slice(b"00000001000");
-            tar.extend(header);
-            tar.extend([b'x'; 512]);
+            let mut header = tar::Header::new_ustar();
+            header.set_size(1);
+            archive.append_data(&mut header, name, &b"x"[..]).expect("memory");
         }
-        tar.extend([0; 1024]);
-        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        packed.write_all(&tar).expect("memory");
-        packed.finish().expect("memory")
+        archive.into_inner().expect("memory").finish().expect("memory")
     }
 
     fn release(folder: &TempDir, archives: &[(&str, &[&str])]) -> Release {
@@ -314,6 +303,17 @@ mod tests {
     }
 
     #[test]
+    fn a_platform_that_was_not_built_is_left_out() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (built, arch) in [(AMD64, "amd64"), (ARM64, "arm64")] {
+            let filled = fill_in(&template(), &release(&folder, &[built])).expect("valid");
+            let manifest: Manifest = serde_saphyr::from_str(&filled).expect("YAML");
+            let labels = manifest.spec.platforms.iter().map(|p| &*p.selector.match_labels["arch"]);
+            assert_eq!(labels.collect::<Vec<_>>(), [arch]);
+        }
+    }
+
+    #[test]
     fn a_release_that_does_not_fit_the_template_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let refuse = |release: &Release| {
@@ -321,8 +321,8 @@ mod tests {
         };
         let no_license: (&str, &[&str]) = (ARM64.0, &["plimsoll", "README.md"]);
         for (archives, expected) in [
-            (&[AMD64][..], "no archive of the platform linux-arm64"),
-            (&[AMD64, AMD64], "there are two archives of it"),
+            (&[AMD64, AMD64][..], "there are two archives of it"),
+            (&[], "spec.platforms"),
             (&[("plimsoll-darwin-arm64.tar.gz", FILES)], "has no such platform"),
             (&[("tool.tar.gz", FILES)], "name it plimsoll-OS-ARCHITECTURE.tar.gz"),
             (&[AMD64, no_license], "does not contain LICENSE: it has plimsoll, README.md"),

@@ -2,6 +2,7 @@
 
 mod deep_tier;
 mod image;
+mod release;
 mod run_folder;
 mod suite;
 mod workspace;
@@ -161,6 +162,22 @@ enum Task {
         #[arg(long, value_name = "FILE", required = true)]
         archive: Vec<PathBuf>,
     },
+    /// Make the files of a release: static programs in archives, the chart, checksums, bills of materials, a provenance
+    /// statement and the manifest of the kubectl plugin
+    Release {
+        /// Output folder
+        #[arg(long, value_name = "DIR", default_value = "target/release-files")]
+        out: PathBuf,
+        /// Folder from which the files can be downloaded
+        #[arg(long, value_name = "URL")]
+        url: String,
+        /// Page of the project [default: that of the URL up to /releases/]
+        #[arg(long, value_name = "URL")]
+        homepage: Option<String>,
+        /// Make it twice and compare the results
+        #[arg(long)]
+        twice: bool,
+    },
     /// Run HorizontalPodAutoscaler scenarios, one JSON per line, through our decisions with --compat=upstream, and
     /// print passes in the format of tests/cluster/hpa-oracle
     HpaReplay {
@@ -235,9 +252,12 @@ fn perform(task: Task) -> Result<bool> {
             Ok(drawn || !complete)
         }
         Task::Man { out } => man(&out),
+        Task::Release { out, url, homepage, twice } => {
+            let homepage = homepage.unwrap_or_else(|| project_page(&url));
+            release::release(&release::Release { out, url, homepage }, twice)
+        }
         Task::Krew { version, url, homepage, archive } => {
-            let project = || url.split("/releases/").next().unwrap_or_default().to_owned();
-            let homepage = homepage.unwrap_or_else(project);
+            let homepage = homepage.unwrap_or_else(|| project_page(&url));
             let release = krew::Release { version, homepage, url, archives: archive };
             console::print_result(krew::manifest(&workspace::root(), &release)?.trim_end());
             Ok(true)
@@ -299,6 +319,11 @@ fn man(out: &Path) -> Result<bool> {
     let mut cargo = Command::new(workspace::cargo());
     cargo.args(["run", "--quiet", "--package", "xtask", "--features", "man", "--", "man", "--out"]);
     Ok(cargo.arg(out).status()?.success())
+}
+
+/// The page of a project, from the folder of a release.
+fn project_page(url: &str) -> String {
+    url.split("/releases/").next().unwrap_or_default().to_owned()
 }
 
 /// Draws boards and prints which panels had no data; returns whether all had some.
