@@ -18,6 +18,7 @@ mod prometheus_scrape;
 mod rbac;
 mod rbac_matrix;
 mod recommended_component;
+mod release_files;
 pub mod rendered_manifests;
 mod scenario;
 mod threat_model;

@@ -5,6 +5,7 @@
 //!   sources in tests/cluster ──▶ go build ──▶ the user's cache ──▶ cargo xtask test, and every test
 //! ```
 
+pub mod archive;
 pub mod boards;
 pub mod cache;
 pub mod console;

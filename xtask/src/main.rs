@@ -373,6 +373,8 @@ fn set_up() -> Vec<(&'static str, Option<String>)> {
         ("Prometheus 2", release(test_programs::PrometheusRelease::V2)),
         ("kustomize", test_programs::kustomize().map(|_| ())),
         ("Helm", test_programs::helm().map(|_| ())),
+        ("krew", test_programs::krew().map(|_| ())),
+        ("jsonnet", test_programs::jsonnet().map(|_| ())),
         ("the Prometheus operator's definitions", test_programs::operator_crds().map(|_| ())),
         (
             "the manifests of Datadog's watermark controller",

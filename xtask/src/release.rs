@@ -1,7 +1,6 @@
 //! The files of a release: archives, the chart, checksums, the bill of materials, the provenance statement and the
 //! manifest of the kubectl plugin. All of them are the same to the last byte if they are made again.
 
-mod archive;
 mod provenance;
 mod sbom;
 
@@ -12,10 +11,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
+use xtask::archive::{self, Entry};
 use xtask::console::{progress, timed};
 use xtask::krew;
 
-use self::archive::Entry;
 use self::provenance::Source;
 use crate::image;
 use crate::workspace::{cargo, root};

@@ -69,6 +69,18 @@ const KUSTOMIZE: Module = Module {
     flags: &[],
     link: "",
 };
+const KREW: Module = Module {
+    folder: "krew",
+    targets: &[Target { name: "krew", package: "sigs.k8s.io/krew/cmd/krew" }],
+    flags: &[],
+    link: "",
+};
+const JSONNET: Module = Module {
+    folder: "jsonnet",
+    targets: &[Target { name: "jsonnet", package: "github.com/google/go-jsonnet/cmd/jsonnet" }],
+    flags: &[],
+    link: "",
+};
 /// Upstream's HorizontalPodAutoscaler controller, driven by stdin and stdout.
 const HPA_ORACLE: Module = Module {
     folder: "hpa-oracle",
@@ -243,6 +255,16 @@ pub fn helm() -> Result<PathBuf> {
 /// kustomize 5.
 pub fn kustomize() -> Result<PathBuf> {
     Ok(built_module(&KUSTOMIZE)?.join("kustomize"))
+}
+
+/// krew, the package manager of kubectl plugins.
+pub fn krew() -> Result<PathBuf> {
+    Ok(built_module(&KREW)?.join("krew"))
+}
+
+/// jsonnet.
+pub fn jsonnet() -> Result<PathBuf> {
+    Ok(built_module(&JSONNET)?.join("jsonnet"))
 }
 
 /// The Prometheus operator's CRDs, a folder of YAML files.

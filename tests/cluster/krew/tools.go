@@ -1,0 +1,6 @@
+//go:build tools
+
+// Package tools pins the program, so that `go build` takes it at the version of go.mod.
+package tools
+
+import _ "sigs.k8s.io/krew/cmd/krew"
