@@ -23,7 +23,7 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec
     let rules = schema.as_object().expect("a schema is an object");
     for (keyword, rule) in rules {
         let holds = match keyword.as_str() {
-            "$schema" | "$defs" | "title" | "description" | "format" => true,
+            "$schema" | "$id" | "$defs" | "title" | "description" | "format" => true,
             "$ref" => {
                 let name = rule.as_str().and_then(|link| link.strip_prefix('#'));
                 let target =

@@ -42,6 +42,7 @@ mod recommend_run;
 mod recommender;
 mod recommender_model;
 mod registration;
+mod schema;
 mod sentinel;
 mod sizing;
 mod status;
@@ -96,6 +97,7 @@ Examples:
                                        what history a Prometheus can provide
   plimsoll recommend                   what all workloads should request
   plimsoll completion bash             completes commands, flags and names
+  plimsoll schema recommend            the JSON Schema of its output
 
 Every flag can also be set in the environment: --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
@@ -129,6 +131,7 @@ enum Command {
     Recommend(Box<recommend::RecommendArgs>),
     Recommender(Box<recommender::RecommenderArgs>),
     Run(all_in_one::RunArgs),
+    Schema(schema::SchemaArgs),
     Status(status::StatusArgs),
     Updater(Box<updater::UpdaterArgs>),
     Watermark(Box<watermark::WatermarkArgs>),
@@ -176,6 +179,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Recommend(arguments) => recommend::run(&arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Run(arguments) => all_in_one::run(&arguments),
+            Command::Schema(arguments) => schema::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
             Command::Updater(arguments) => updater::run(&arguments, &typed),
             Command::Watermark(arguments) => watermark::run(&arguments, &typed, &terminal),
@@ -348,6 +352,7 @@ mod tests {
             recommend::EXAMPLES,
             recommender::EXAMPLES,
             all_in_one::EXAMPLES,
+            schema::EXAMPLES,
             status::EXAMPLES,
             updater::EXAMPLES,
             watermark::EXAMPLES,
