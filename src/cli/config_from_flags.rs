@@ -160,7 +160,11 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
             .and_then(|(_, daemon)| without_warnings(&daemon.process)),
-        Command::Completion(_) | Command::Crds(_) | Command::Demo(_) | Command::Status(_) => Ok(()),
+        Command::Completion(_)
+        | Command::Crds(_)
+        | Command::Demo(_)
+        | Command::Schema(_)
+        | Command::Status(_) => Ok(()),
     };
     checked.map_err(CliError::into_message)
 }
