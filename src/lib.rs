@@ -7,10 +7,15 @@
 //! ```
 //!
 //! Dependencies point one way: `plimsoll-core` <- `plimsoll-storage` <- [`cluster`], [`telemetry`] <- [`controllers`] <-
-//! [`report`] <- [`cli`].
+//! [`report`] <- [`ui`] <- [`cli`].
 
 pub mod cli;
 pub mod cluster;
 pub mod controllers;
 pub mod report;
 pub mod telemetry;
+pub mod ui;
+
+// Samples of the tests are compiled into the unit tests, too.
+#[cfg(test)]
+extern crate self as plimsoll;

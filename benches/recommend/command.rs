@@ -18,7 +18,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub struct Run {
     pub seconds: f64,
     pub queries: f64,
-    pub megabytes: f64,
+    /// MB of responses as they were transferred, and after decompression.
+    pub transferred: f64,
+    pub decoded: f64,
     pub peak_mebibytes: f64,
     /// Containers with a target of CPU and memory.
     pub containers: usize,
@@ -59,7 +61,8 @@ impl Run {
         Self {
             seconds,
             queries: sum("queries"),
-            megabytes: sum("bytes") / 1e6,
+            transferred: sum("transferredBytes") / 1e6,
+            decoded: sum("bytes") / 1e6,
             peak_mebibytes: peak as f64 / f64::from(1 << 20),
             containers: with_targets(&report),
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   time_series state_timeline single_value table ─┐
-//!       │            │                             ├─▶ svg: shapes and escaped texts ─▶ String
+//!       │   scatter  │ histogram                   ├─▶ svg: shapes and escaped texts ─▶ String
 //!       └── axis, legend: units, time_format ──────┤            color: fixed, or custom properties of a page
 //!   sparkline request_bar ─────────────────────────┘
 //! ```
@@ -12,8 +12,10 @@
 
 pub mod axis;
 pub mod color;
+pub mod histogram;
 pub mod legend;
 pub mod request_bar;
+pub mod scatter;
 pub mod single_value;
 pub mod sparkline;
 pub mod state_timeline;

@@ -14,8 +14,6 @@ pub struct RequestBar<'a> {
     pub peak: Option<f64>,
     /// The amounts as a text, for example `request 512Mi, target 844Mi, peak 790Mi`.
     pub title: &'a str,
-    /// More about them; none if it is empty.
-    pub description: &'a str,
 }
 
 const WIDTH: f64 = 96.0;
@@ -33,7 +31,7 @@ impl RequestBar<'_> {
         let largest = [request, target, peak].into_iter().flatten().fold(0.0, f64::max);
         let width = |amount: f64| if largest > 0.0 { amount / largest * WIDTH } else { 0.0 };
 
-        let mut svg = Svg::embedded(WIDTH, HEIGHT, self.title, self.description);
+        let mut svg = Svg::embedded(WIDTH, HEIGHT, self.title, "");
         let bar = |amount: f64, height: f64| Rectangle {
             x: 0.0,
             y: (HEIGHT - height) / 2.0,

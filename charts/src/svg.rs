@@ -357,9 +357,23 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether a character changes the direction of a text, or must not be in XML.
-fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+/// Whether a character is not printed but changes how others are: directions, joiners, line separators, tags. The last
+/// two must not be in XML.
+pub fn is_invisible(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{fffe}'
+            | '\u{ffff}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]
@@ -395,6 +409,10 @@ mod tests {
              <path d=\"M0 0L0 1\" fill=\"none\" stroke=\"x y\" stroke-width=\"1\" stroke-linejoin=\"round\" \
              stroke-dasharray=\"6 4\"/>\n</svg>"
         );
+        for letter in ['\u{200e}', '\u{200b}', '\u{2028}', '\u{2060}', '\u{feff}', '\u{e0041}'] {
+            let title = Svg::embedded(1.0, 1.0, &format!("a{letter}b"), "").finish();
+            assert!(title.contains("<title>a b</title>"), "{letter:?}");
+        }
         assert!(!Svg::embedded(1.0, 1.0, "a", "").finish().contains("<desc>"));
     }
 }

@@ -5,7 +5,9 @@
 
 pub mod admission;
 pub mod api;
+pub mod backtest;
 pub mod coordination;
+pub mod diagnosis;
 pub mod history;
 pub mod hpa;
 pub mod manifests;

@@ -23,7 +23,7 @@ use super::{
     output::{self, CliError},
 };
 use crate::{
-    controllers::runtime::command_client::{self, ClusterOptions},
+    controllers::runtime::command_client::{self, ClusterOptions, Impersonation},
     report::collect::object_names::{self, MAX_NAMES},
 };
 
@@ -112,6 +112,10 @@ fn names(position: &Position<'_>) -> Vec<String> {
     let options = ClusterOptions {
         kubeconfig: position.value("kubeconfig", environment).map(Into::into),
         context: position.value("context", environment),
+        impersonation: Impersonation {
+            as_user: position.value("as_user", environment),
+            as_group: Vec::new(),
+        },
     };
     let namespace = position.value("namespace", environment);
     let word = position.word.clone();
@@ -196,10 +200,13 @@ mod tests {
         let path = folder.path().join("config");
         let text = "contexts: [{name: prod-eu}, {name: 'arn:aws:eks:dev'}, {name: prod-us}]";
         std::fs::write(&path, text).expect("a file");
-        let options = ClusterOptions { kubeconfig: Some(path), context: None };
+        let options = ClusterOptions { kubeconfig: Some(path), ..ClusterOptions::default() };
         assert_eq!(contexts(&options, "prod"), ["prod-eu", "prod-us"]);
         assert_eq!(contexts(&options, "arn:aws:"), ["arn:aws:eks:dev"]);
-        let missing = ClusterOptions { kubeconfig: Some(folder.path().join("x")), context: None };
+        let missing = ClusterOptions {
+            kubeconfig: Some(folder.path().join("x")),
+            ..ClusterOptions::default()
+        };
         assert!(contexts(&missing, "").is_empty());
     }
 

@@ -143,6 +143,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::AdmissionController(arguments) => {
             arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
+        Command::Backtest(arguments) => arguments.check(&typed),
         Command::Recommender(arguments) => {
             arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
         }
@@ -157,6 +158,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Explain(arguments) => explain::check(&arguments, &typed),
         Command::Hpa(arguments) => arguments.check(),
         Command::Recommend(arguments) => arguments.check(&typed),
+        Command::Ui(arguments) => arguments.check(&typed),
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
             .and_then(|(_, daemon)| without_warnings(&daemon.process)),

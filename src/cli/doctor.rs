@@ -1,12 +1,13 @@
-//! `plimsoll doctor`: its flags, and the run.
+//! `plimsoll doctor`: its flags, and the run; the checks of `--cluster` are run elsewhere.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use plimsoll_core::diagnosis;
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 
 use super::{
-    Exit, environment, go_values,
+    Exit, doctor_cluster, environment, go_values,
     one_shot::{ReportArgs, Spinner, block_on},
     output::{self, CliError},
     parsed_flags::ParsedFlags,
@@ -18,6 +19,7 @@ use crate::{
     report::{
         collect::{
             doctor::{self, DoctorConfig},
+            doctor_cluster::ClusterCheckConfig,
             hpa_lint,
         },
         doctor::{hpa_lint::render, report::Level, text},
@@ -30,21 +32,32 @@ Examples:
   plimsoll doctor --prometheus-address https://mimir/prometheus \\
     --prometheus-tenant team --prometheus-bearer-token-file token
   plimsoll doctor --prometheus-address URL -o json | jq .findings
+  plimsoll doctor --cluster              what is wrong with autoscaling here
+  plimsoll doctor --cluster --live --fail-on=problem
   plimsoll doctor hpa                    mistakes in HorizontalPodAutoscalers
 
 Checks the server's flavour, its metric and label names, how far back history
 goes and what reading it costs; compares the series with the pods of VPAs in the
 cluster of the kubeconfig; and suggests flags. --help lists all flags.
+--cluster checks the cluster instead: docs/doctor.md lists all checks.
 Exit code 1: there are findings, or the server does not respond.
-The JSON follows docs/schema/doctor-prometheus.v1.json.";
+Exit code 4: nothing was found, but --cluster could not read everything.
+The JSON follows docs/schema/doctor-prometheus.v1.json, with --cluster
+docs/schema/doctor-cluster.v1.json.";
 
-/// Checks whether a Prometheus can provide history, or HorizontalPodAutoscalers
+/// Checks whether a Prometheus can provide history, the cluster, or HorizontalPodAutoscalers
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_negates_reqs = true)]
 pub struct DoctorArgs {
     #[command(subcommand)]
     command: Option<DoctorCommand>,
+    /// Checks the cluster: API server, metrics, autoscalers, webhook, roles; finds its Prometheus
+    #[arg(long)]
+    cluster: bool,
+    /// Sends a copy of a pod through the admission webhook, as a dry run
+    #[arg(long, requires = "cluster")]
+    live: bool,
     /// Only VPAs and series of this namespace
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
@@ -137,6 +150,19 @@ impl DoctorArgs {
         }
     }
 
+    /// Builds the configuration of `--cluster`.
+    fn cluster_config(&self, has_address: bool) -> Result<ClusterCheckConfig, CliError> {
+        Ok(ClusterCheckConfig {
+            cluster_options: self.report.cluster.clone(),
+            namespace: self.namespace.clone(),
+            connection: self.connection.transport_config(environment)?,
+            has_address,
+            matchers: self.connection.matchers(),
+            is_live: self.live,
+            deadline: self.deadline,
+        })
+    }
+
     /// Builds the configuration and validates it. `variable` reads the environment.
     pub(super) fn config(
         &self,
@@ -175,10 +201,19 @@ pub fn run(
     if let Some(DoctorCommand::Hpa(arguments)) = &arguments.command {
         return arguments.run(terminal);
     }
-    let config = arguments.config(environment)?;
     for flag in prometheus_auth::exposed_secret_warnings(typed) {
         output::print_warning(&flag);
     }
+    if arguments.cluster {
+        let config = arguments.cluster_config(typed.is_set("prometheus_address"))?;
+        let fail_on = match arguments.fail_on {
+            Level::Problem => diagnosis::Level::Problem,
+            Level::Ok | Level::Warning => diagnosis::Level::Warning,
+        };
+        let limits = (fail_on, USER_AGENT);
+        return doctor_cluster::run(&config, limits, &arguments.report, terminal);
+    }
+    let config = arguments.config(environment)?;
     let spinner = Spinner::start(terminal, "querying the Prometheus");
     let report = block_on(async {
         doctor::examine(&config, &Clock::wall()).await.map_err(CliError::failed)

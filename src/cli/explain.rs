@@ -149,6 +149,29 @@ pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliErro
     }
 }
 
+/// The configurations of `explain pod` and `explain vpa` without flags: their defaults, and what the environment sets.
+pub(super) fn defaults(
+    variable: impl Fn(&str) -> String,
+) -> Result<(ExplainPodConfig, ExplainConfig), CliError> {
+    let parsed = |kind: &str| {
+        let line = ["plimsoll", "explain", kind, "default/any"].map(std::ffi::OsString::from);
+        super::parse(line).map_err(|error| super::parse_problem(&error))
+    };
+    let (pod, typed) = parsed("pod")?;
+    let (vpa, _) = parsed("vpa")?;
+    match (pod.command, vpa.command) {
+        (super::Command::Explain(pod), super::Command::Explain(vpa)) => {
+            match (&pod.kind, &vpa.kind) {
+                (ExplainCommand::Pod(pod), ExplainCommand::Vpa(vpa)) => {
+                    Ok((pod.config(&typed, variable)?, vpa.config()?))
+                }
+                _ => Err(CliError::usage("not the flags of explain")),
+            }
+        }
+        _ => Err(CliError::usage("not the flags of explain")),
+    }
+}
+
 pub(super) const VPA_EXAMPLES: &str = "\
 Examples:
   plimsoll explain vpa web                      in the context's namespace

@@ -5,6 +5,11 @@
 
 mod admission;
 mod all_in_one;
+mod backtest;
+mod backtest_options;
+mod backtest_run;
+mod backtest_source;
+mod backtest_traces;
 mod certificates;
 mod cloud_identity;
 mod cluster;
@@ -15,6 +20,7 @@ mod crds;
 mod daemon;
 mod demo;
 mod doctor;
+mod doctor_cluster;
 mod exit;
 mod explain;
 mod feature_gates;
@@ -47,6 +53,7 @@ mod sentinel;
 mod sizing;
 mod status;
 mod terminal;
+mod ui;
 mod updater;
 mod updater_guards;
 mod updater_policy;
@@ -95,14 +102,17 @@ Examples:
   plimsoll explain hpa web --watch     every 5 s, and what changed
   plimsoll doctor --prometheus-address http://localhost:9090
                                        what history a Prometheus can provide
+  plimsoll doctor --cluster            what is wrong with autoscaling here
   plimsoll recommend                   what all workloads should request
+  plimsoll backtest                    what policies would have meant
+  plimsoll ui                          all of this as a web page
   plimsoll completion bash             completes commands, flags and names
   plimsoll schema recommend            the JSON Schema of its output
 
 Every flag can also be set in the environment: --no-color as
 PLIMSOLL_FLAG_NO_COLOR=true.
 Exit codes: 0 success, 1 findings or bad input, 2 usage, 3 a bug,
-4 incomplete: recommend could not read everything,
+4 incomplete: not everything could be read,
 129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM.
 Documentation: README.md and docs/ in the source.";
 
@@ -121,6 +131,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     AdmissionController(Box<admission::AdmissionArgs>),
+    Backtest(Box<backtest::BacktestArgs>),
     Completion(completion::CompletionArgs),
     Demo(Box<demo::DemoArgs>),
     Crds(crds::CrdsArgs),
@@ -133,6 +144,7 @@ enum Command {
     Run(all_in_one::RunArgs),
     Schema(schema::SchemaArgs),
     Status(status::StatusArgs),
+    Ui(Box<ui::UiArgs>),
     Updater(Box<updater::UpdaterArgs>),
     Watermark(Box<watermark::WatermarkArgs>),
 }
@@ -169,6 +181,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         let terminal = Terminal::detect(no_color);
         match command {
             Command::AdmissionController(arguments) => admission::run(&arguments, &typed),
+            Command::Backtest(arguments) => backtest::run(&arguments, &typed, &terminal),
             Command::Completion(arguments) => completion::run(&arguments),
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
@@ -181,6 +194,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Schema(arguments) => schema::run(&arguments),
             Command::Status(arguments) => status::run(&arguments, &terminal),
+            Command::Ui(arguments) => ui::run(&arguments, &typed),
             Command::Updater(arguments) => updater::run(&arguments, &typed),
             Command::Watermark(arguments) => watermark::run(&arguments, &typed, &terminal),
         }
@@ -340,6 +354,7 @@ mod tests {
         let examples = [
             EXAMPLES,
             admission::EXAMPLES,
+            backtest::EXAMPLES,
             completion::EXAMPLES,
             demo::EXAMPLES,
             doctor::EXAMPLES,
@@ -354,6 +369,7 @@ mod tests {
             all_in_one::EXAMPLES,
             schema::EXAMPLES,
             status::EXAMPLES,
+            ui::EXAMPLES,
             updater::EXAMPLES,
             watermark::EXAMPLES,
             watermark::dry_run::EXAMPLES,

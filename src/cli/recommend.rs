@@ -16,8 +16,12 @@ use super::{
     recommend_run,
     recommender_model::ModelArgs,
     terminal::Terminal,
+    watch::parse_interval,
 };
-use crate::report::recommend::{estimate::Step, strategy::Strategy};
+use crate::{
+    controllers::runtime::command_client::Impersonation,
+    report::recommend::{estimate::Step, strategy::Strategy},
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +36,7 @@ Examples:
   plimsoll recommend --baseline last.json --fail-on=risk:high
   plimsoll recommend --why shop/web         why these numbers
   plimsoll recommend --estimate             what would be queried
+  plimsoll recommend -n shop --watch=5m     again every 5 minutes
 
 Computes what workloads should request, with the model of the recommender and
 the history of a Prometheus. Nothing is written to the cluster.
@@ -55,10 +60,15 @@ pub struct RecommendArgs {
     #[arg(long, conflicts_with = "context", value_parser = BoolishValueParser::new())]
     #[arg(help_heading = "Workloads")]
     pub all_contexts: bool,
+    #[command(flatten, next_help_heading = "Workloads")]
+    pub impersonation: Impersonation,
     /// Only workloads of this namespace, with * and ? as wildcards (repeatable)
     #[arg(long, short, value_name = "NAMESPACE", action = ArgAction::Append)]
     #[arg(help_heading = "Workloads")]
     pub namespace: Vec<String>,
+    /// Workloads of all namespaces, which is the default: a --namespace is ignored, as in kubectl
+    #[arg(long, short = 'A', value_parser = BoolishValueParser::new(), help_heading = "Workloads")]
+    pub all_namespaces: bool,
     /// No workloads of this namespace, with * and ? as wildcards (repeatable)
     #[arg(long, value_name = "NAMESPACE", action = ArgAction::Append)]
     #[arg(help_heading = "Workloads")]
@@ -113,6 +123,9 @@ pub struct RecommendArgs {
     pub series: ContainerSeriesArgs,
     #[command(flatten)]
     pub model: ModelArgs,
+    /// How memory is measured: by the working set, or by what is needed without page cache
+    #[arg(long, value_name = "SIGNAL", default_value = "working-set", help_heading = "Model")]
+    pub memory_signal: MemorySignalArg,
     /// Rule by which numbers are computed: `plimsoll`, or for comparison krr-simple, krr-simple-limit, max:0.65
     #[arg(long, value_name = "RULE", default_value = "plimsoll", help_heading = "Model")]
     pub strategy: Strategy,
@@ -136,9 +149,11 @@ pub struct RecommendArgs {
     /// Resources that an HPA scales by: change its target too (`joint`), `skip` them, or `ignore` the HPA
     #[arg(long, value_name = "HOW", default_value = "joint", help_heading = "Requests and limits")]
     pub hpa: String,
-    /// Lets the memory request cover the peak in --peak-length
-    #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Requests and limits")]
-    pub keep_peaks: bool,
+    /// Lets the memory request cover the peak of this time [if no time is given: --peak-length]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = keep_peaks)]
+    #[arg(default_value = "false", default_missing_value = "true", hide_default_value = true)]
+    #[arg(help_heading = "Requests and limits")]
+    pub keep_peaks: KeepPeaks,
     /// Caps requests to the largest node
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Requests and limits")]
     pub cap_to_largest_node: bool,
@@ -169,6 +184,10 @@ pub struct RecommendArgs {
     /// Shows how the numbers of this workload were computed, such as shop/web or shop/Deployment/web
     #[arg(long, value_name = "WORKLOAD", help_heading = "Output")]
     pub why: Option<String>,
+    /// Makes the report again every INTERVAL [30s if not set], and shows what changed, until Ctrl-C
+    #[arg(long, short, value_name = "INTERVAL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "30s", value_parser = parse_interval, help_heading = "Output")]
+    pub watch: Option<Duration>,
     /// Only shows what would be queried
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Output")]
     pub estimate: bool,
@@ -197,6 +216,23 @@ pub enum SourceArg {
     Prometheus,
 }
 
+/// The value of `--memory-signal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MemorySignalArg {
+    WorkingSet,
+    Need,
+}
+
+/// The value of `--keep-peaks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepPeaks {
+    No,
+    /// Those of `--peak-length`.
+    All,
+    /// Those of this time.
+    Within(Duration),
+}
+
 /// The value of `--via`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ViaArg {
@@ -211,6 +247,13 @@ fn time(text: &str) -> Result<Time, String> {
     let found = text.parse::<jiff::Timestamp>().ok().or_else(|| Some(date()?.timestamp()));
     let wanted = || "give a time such as 2026-11-24T12:00:00Z, or a date".to_owned();
     found.map(Time::from).ok_or_else(wanted)
+}
+
+fn keep_peaks(text: &str) -> Result<KeepPeaks, String> {
+    if let Ok(is_set) = go_values::boolean(text) {
+        return Ok(if is_set { KeepPeaks::All } else { KeepPeaks::No });
+    }
+    go_values::prometheus_duration(text).map(KeepPeaks::Within)
 }
 
 fn step(text: &str) -> Result<Step, String> {
@@ -270,9 +313,15 @@ mod tests {
             &[][..],
             &["-n", "shop", "-n", "team-*", "-l", "tier=web", "--kind=Deployment,Rollout"],
             &["--context=a", "--context=b"],
+            &["-A", "--as=amy", "--as-group=a", "--as-group=b"],
+            &["-A", "-n", "shop", "--watch", "-o", "wide"],
+            &["-w=5m", "-o", "json"],
             &["--prometheus-address=https://thanos/", "--cluster-label=cluster"],
             &["--step=5m", "--until=2026-11-24", "--strategy=max:0.65"],
             &["--compat=upstream", "--target-cpu-percentile=0.95"],
+            &["--keep-peaks"],
+            &["--keep-peaks=30d", "--memory-signal=need"],
+            &["--keep-peaks=14d", "--peak-length=14d"],
         ] {
             assert_eq!(check(flags), Ok(()), "{flags:?}");
         }
@@ -291,6 +340,9 @@ mod tests {
             (&["--history-memory=1Ki"], "at least 1Mi"),
             (&["--source=files"], "prometheus"),
             (&["--top=0"], "from 1"),
+            (&["--keep-peaks=30d", "--peak-length=60d"], "set only one of them"),
+            (&["--keep-peaks=soon"], "8d"),
+            (&["--memory-signal=rss"], "working-set"),
             (&["--cluster-label=a b"], "valid label"),
             (
                 &["--prometheus-address=http://a", "--prometheus-service=a/b:1"],
@@ -298,6 +350,14 @@ mod tests {
             ),
             (&["--source=cluster", "--cluster-label=cluster"], "--source=prometheus"),
             (&["--all-contexts", "--cluster-label=cluster"], "--cluster-label"),
+            (&["--as-group=a"], "--as"),
+            (&["--watch=10ms"], "from 1s to 24h"),
+            (&["--watch", "-o", "csv"], "remove -o csv"),
+            (&["--watch", "-o", "json=a.json"], "remove -o json=FILE"),
+            (&["--watch", "--diff=a"], "remove --diff"),
+            (&["--watch", "--why=shop/web"], "remove --why"),
+            (&["--watch", "--fail-on=change"], "remove --fail-on"),
+            (&["--watch", "--until=2026-11-24"], "remove --until"),
         ] {
             let error = check(flags).expect_err("rejected");
             assert!(error.contains(remedy), "{flags:?}: {error}");

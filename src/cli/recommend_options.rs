@@ -1,6 +1,9 @@
 //! Turns the flags of `plimsoll recommend` into settings: the only place that parses values of other parts.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use plimsoll_core::{
     rightsizing::{
@@ -8,6 +11,7 @@ use plimsoll_core::{
         fail_on::FailOn,
         limits::{LimitRule, LimitRules},
         options::{ReportHead, ReportOptions},
+        page_cache::MemorySignal,
         prices::Prices,
         survey::Amounts,
         thresholds::Thresholds,
@@ -15,11 +19,13 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
+use plimsoll_storage::prometheus::transport::{TransportConfig, config::Compression};
+
 use super::{
     output::CliError,
     parsed_flags::ParsedFlags,
     prometheus::buffer_bytes,
-    recommend::{RecommendArgs, SourceArg, ViaArg},
+    recommend::{KeepPeaks, MemorySignalArg, RecommendArgs, SourceArg, ViaArg},
 };
 use crate::{
     cluster::{
@@ -27,7 +33,7 @@ use crate::{
     },
     controllers::runtime::prometheus::PrometheusConfig,
     report::recommend::{
-        FormOptions, OutputTarget,
+        Form, FormOptions, OutputTarget,
         run::{Contexts, RecommendConfig, WorkloadSource},
         server::ServerChoice,
     },
@@ -62,6 +68,8 @@ pub struct RecommendCommand {
     pub currency: Option<String>,
     pub why: Option<String>,
     pub is_estimate: bool,
+    /// How often the report is made again.
+    pub watch: Option<Duration>,
     pub edit: Option<ManifestEdit>,
     pub allows_dirty: bool,
 }
@@ -76,6 +84,7 @@ impl RecommendCommand {
         check_conflicts(arguments, typed)?;
         let outputs = parse_all(&arguments.output, "output")?;
         check_outputs(&outputs, arguments)?;
+        check_watch(&outputs, arguments)?;
         let sort = arguments.sort.as_ref().map(|sort| parse(sort, "sort")).transpose()?;
         let columns = parse_all(&arguments.columns, "columns")?;
         let top = arguments.top.map(|top| top as usize);
@@ -90,6 +99,7 @@ impl RecommendCommand {
             currency: arguments.currency.clone(),
             why: arguments.why.clone(),
             is_estimate: arguments.estimate,
+            watch: arguments.watch,
             allows_dirty: arguments.allow_dirty,
             edit: match (&arguments.diff, &arguments.write) {
                 (Some(path), _) => Some(ManifestEdit::Diff(path.clone())),
@@ -200,6 +210,36 @@ fn check_outputs(outputs: &[OutputTarget], arguments: &RecommendArgs) -> Result<
     Ok(())
 }
 
+/// Checks that a report that is made again and again is only shown.
+fn check_watch(outputs: &[OutputTarget], arguments: &RecommendArgs) -> Result<(), CliError> {
+    if arguments.watch.is_none() {
+        return Ok(());
+    }
+    let unwatched = |output: &&OutputTarget| {
+        let is_shown = matches!(output.form, Form::Table | Form::Wide | Form::Json);
+        !is_shown || output.path.is_some()
+    };
+    let named = |output: &OutputTarget| {
+        let file = if output.path.is_some() { "=FILE" } else { "" };
+        format!("-o {}{file}", output.form)
+    };
+    let flags = [
+        ("--why", arguments.why.is_some()),
+        ("--estimate", arguments.estimate),
+        ("--diff", arguments.diff.is_some()),
+        ("--write", arguments.write.is_some()),
+        ("--fail-on", arguments.fail_on != "never"),
+        ("--until", arguments.until.is_some()),
+    ];
+    let flag = flags.iter().find(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).to_owned());
+    match outputs.iter().find(unwatched).map(named).or(flag) {
+        Some(flag) => Err(CliError::usage(format!(
+            "--watch shows table, wide or json on standard output: remove {flag}"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn fail_on(arguments: &RecommendArgs) -> Result<FailOn, CliError> {
     let fail_on: FailOn = arguments.fail_on.parse().map_err(
         |error: plimsoll_core::rightsizing::fail_on::InvalidFailOn| {
@@ -219,7 +259,7 @@ fn config(
 ) -> Result<RecommendConfig, CliError> {
     let settings = arguments.model.settings();
     let scope = SurveyScope {
-        namespaces: arguments.namespace.clone(),
+        namespaces: if arguments.all_namespaces { Vec::new() } else { arguments.namespace.clone() },
         exclude_namespaces: arguments.exclude_namespace.clone(),
         label_selector: arguments.selector.clone(),
         kinds: arguments.kind.clone(),
@@ -240,6 +280,7 @@ fn config(
     }
     let strategy = arguments.strategy;
     let mut report = report_options(arguments)?;
+    report.margin = settings.margin;
     report.max_allowed = Amounts {
         cpu: settings.max_cpu.map(|cpu| MilliCpu(cpu.milli_value())),
         memory: settings.max_memory.map(|memory| Bytes(memory.value())),
@@ -252,6 +293,7 @@ fn config(
     };
     Ok(RecommendConfig {
         kubeconfig: arguments.kubeconfig.clone(),
+        impersonation: arguments.impersonation.clone(),
         contexts,
         scope,
         source,
@@ -260,13 +302,27 @@ fn config(
         prometheus: prometheus(arguments, typed, variable)?,
         step: arguments.step,
         until: arguments.until,
-        peak_length: arguments.peak_length.max(arguments.history_length),
+        peak_length: peak_length(arguments, typed)?.max(arguments.history_length),
         compat: arguments.model.compat,
         settings,
         strategy,
         node_group_label: arguments.node_groups.clone(),
         report,
     })
+}
+
+fn peak_length(arguments: &RecommendArgs, typed: &ParsedFlags) -> Result<Duration, CliError> {
+    match arguments.keep_peaks {
+        KeepPeaks::Within(length)
+            if typed.is_set("peak_length") && length != arguments.peak_length =>
+        {
+            Err(CliError::usage(
+                "--keep-peaks and --peak-length are different times: set only one of them",
+            ))
+        }
+        KeepPeaks::Within(length) => Ok(length),
+        KeepPeaks::No | KeepPeaks::All => Ok(arguments.peak_length),
+    }
 }
 
 fn report_options(arguments: &RecommendArgs) -> Result<ReportOptions, CliError> {
@@ -282,7 +338,11 @@ fn report_options(arguments: &RecommendArgs) -> Result<ReportOptions, CliError> 
         limits: LimitRules::new(policy, cpu, memory),
         autoscalers: parse(&arguments.hpa, "hpa")?,
         cap_to_largest_node: arguments.cap_to_largest_node,
-        keep_peaks: arguments.keep_peaks,
+        keep_peaks: arguments.keep_peaks != KeepPeaks::No,
+        memory_signal: match arguments.memory_signal {
+            MemorySignalArg::WorkingSet => MemorySignal::WorkingSet,
+            MemorySignalArg::Need => MemorySignal::Need,
+        },
         ..ReportOptions::default()
     })
 }
@@ -309,7 +369,11 @@ fn prometheus(
 ) -> Result<PrometheusConfig, CliError> {
     let connection = &arguments.connection;
     Ok(PrometheusConfig {
-        transport: connection.transport_config(variable)?,
+        // Histories are large, and their numbers compress well.
+        transport: TransportConfig {
+            compression: Compression::Always,
+            ..connection.transport_config(variable)?
+        },
         series_options: arguments.series.overrides(typed, connection.matchers()),
         pod_labels: None,
         history_length: arguments.history_length,

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{self, Write as _},
     path::Path,
+    time::Duration,
 };
 
 use plimsoll_core::{
@@ -13,8 +14,8 @@ use plimsoll_core::{
 
 use super::{
     Exit,
-    one_shot::first_signal,
-    output::{self, CliError, escape_to_one_line},
+    one_shot::{first_signal, watch_report},
+    output::{self, CliError, OutputFormat, escape_to_one_line},
     progress::Progress,
     recommend_options::{ManifestEdit, RecommendCommand},
     terminal::Terminal,
@@ -24,15 +25,16 @@ use crate::{
     report::{
         recommend::{
             Form, FormOptions, OutputTarget, Placement, html, manifest_files, render,
-            run::{self, RecommendError, RecommendProgress, run_recommend},
+            run::{self, NoProgress, RecommendError, RecommendProgress, run_recommend},
             why,
         },
-        style::Style,
+        style::{Style, format_span},
     },
 };
 
 /// How many findings of `--fail-on` are named on standard error.
 const MAX_NAMED: usize = 10;
+const SECONDS_PER_DAY: u64 = 86_400;
 
 /// Makes the report and prints it.
 pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, CliError> {
@@ -41,10 +43,14 @@ pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, C
         output::print_result(&yaml)?;
         return Ok(Exit::Fine);
     }
+    check_baseline(&command)?;
     let baseline = command.read_files()?;
     // Before the network, which may take long or fail.
     output::print_note(&format!("plimsoll: {}", opening(&command)));
     let clock = Clock::wall();
+    if let Some(interval) = command.watch {
+        return watch(&command, interval, &clock, terminal);
+    }
     let mut progress = TerminalProgress::new(terminal);
     let config = &command.config;
     if command.is_estimate {
@@ -62,33 +68,81 @@ pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, C
     finish(&command, baseline.as_ref(), &report, terminal)
 }
 
+/// Manifests have no earlier state to compare with.
+fn check_baseline(command: &RecommendCommand) -> Result<(), CliError> {
+    let counts_manifests = command.edit.is_some() && command.fail_on == FailOn::Change;
+    if counts_manifests && command.baseline.is_some() {
+        return Err(CliError::usage(
+            "--baseline cannot be combined with --fail-on=change and --diff or --write, which fail on changes of \
+             manifests: leave out one of them",
+        ));
+    }
+    Ok(())
+}
+
 /// What is read, in one line.
 fn opening(command: &RecommendCommand) -> String {
-    let days = command.config.prometheus.history_length.as_secs_f64() / 86_400.0;
     let until = command.config.until.map_or_else(String::new, |time| format!(" until {time}"));
-    format!("reading workloads and {days:.0} days of history{until}")
+    let history = history_text(command.config.prometheus.history_length);
+    format!("reading workloads and {history} of history{until}")
+}
+
+/// A length in days, if it is a number of them.
+fn history_text(length: Duration) -> String {
+    match length.as_secs() {
+        seconds if seconds > 0 && seconds.is_multiple_of(SECONDS_PER_DAY) => {
+            let days = seconds / SECONDS_PER_DAY;
+            format!("{days} day{}", if days == 1 { "" } else { "s" })
+        }
+        _ => format_span(length),
+    }
+}
+
+/// Makes the report every interval and shows it, until a signal.
+fn watch(
+    command: &RecommendCommand,
+    interval: Duration,
+    clock: &Clock,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
+    let form = command.outputs.first().map_or(Form::Table, |output| output.form);
+    let format = if form == Form::Json { OutputFormat::Json } else { OutputFormat::Text };
+    let read = async || run_recommend(&command.config, clock, &mut NoProgress).await;
+    let text = |report: &Report, style: &Style| {
+        render(form, report, style, &command.forms).unwrap_or_else(|error| format!("{error}\n"))
+    };
+    let shown = (terminal, "reading workloads and history");
+    block_on(watch_report(interval, format, shown, read, text))
 }
 
 /// Runs a future until it ends or a signal arrives. Signals that arrive later do not interrupt the output.
 fn interruptible<T>(work: impl Future<Output = Result<T, RecommendError>>) -> Result<T, CliError> {
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let cannot_start = |error: io::Error| CliError::failed(format!("cannot start: {error}"));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(cannot_start)?;
-    let result = runtime.block_on(async {
+    block_on(async {
         let stop = first_signal().map_err(cannot_start)?;
         tokio::select! {
             result = work => result.map_err(CliError::failed),
             exit = stop => Err(CliError::new(exit, "interrupted; nothing was printed")),
         }
-    });
+    })
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    // This fails if a provider is already installed, which is then also ring.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(cannot_start)?;
+    let result = runtime.block_on(work);
     // Requests that are not finished must not delay the exit.
     runtime.shutdown_background();
     result
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn cannot_start(error: io::Error) -> CliError {
+    CliError::failed(format!("cannot start: {error}"))
 }
 
 /// Prints and writes everything that was asked for.
@@ -171,7 +225,7 @@ fn report_failures(
     plan: Option<&EditPlan>,
 ) -> bool {
     if let (FailOn::Change, Some(plan)) = (fail_on, plan) {
-        return !plan.files.is_empty();
+        return has_changes(plan);
     }
     let failures = fail_on.failures(report, baseline);
     for failure in failures.iter().take(MAX_NAMED) {
@@ -183,6 +237,11 @@ fn report_failures(
         output::print_note(&format!("plimsoll: --fail-on={fail_on}: and {more} more"));
     }
     !failures.is_empty()
+}
+
+/// Whether manifests should change, even if a part of it has to be done by hand.
+fn has_changes(plan: &EditPlan) -> bool {
+    !plan.files.is_empty() || plan.problems.iter().any(|problem| problem.subject.is_some())
 }
 
 fn plan(edit: &ManifestEdit, report: &Report) -> Result<EditPlan, CliError> {
@@ -217,7 +276,7 @@ fn rendered(
     Ok(match output.form {
         Form::Html => html::render(report),
         Form::Strategic => strategic::stream(report),
-        Form::HelmValues => helm_values::values(report, None).map_err(CliError::failed)?,
+        Form::HelmValues => helm_values::values(report),
         Form::Vpa => vpa::objects(report),
         form => {
             // Files have no colours.
@@ -259,7 +318,47 @@ impl RecommendProgress for TerminalProgress {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::manifests::{EditedFile, Problem, Refusal};
+
     use super::*;
+
+    #[test]
+    fn refused_edits_are_changes_too() {
+        let file = EditedFile {
+            path: "a.yaml".into(),
+            before: String::new(),
+            after: String::new(),
+            values: 1,
+        };
+        let problem = |subject: Option<&str>| Problem {
+            file: "a.yaml".into(),
+            line: 1,
+            subject: subject.map(str::to_owned),
+            reason: Refusal::Comment,
+        };
+        for (files, problems, expected) in [
+            (vec![], vec![], false),
+            (vec![file], vec![], true),
+            (vec![], vec![problem(Some("shop/Deployment/web"))], true),
+            (vec![], vec![problem(None)], false),
+        ] {
+            let plan = EditPlan { files, problems, ..EditPlan::default() };
+            assert_eq!(has_changes(&plan), expected, "{plan:?}");
+        }
+    }
+
+    #[test]
+    fn a_history_of_hours_is_not_zero_days() {
+        for (seconds, expected) in [
+            (8 * 86_400, "8 days"),
+            (86_400, "1 day"),
+            (6 * 3600, "6 h"),
+            (36 * 3600, "1 d 12 h"),
+            (0, "0 s"),
+        ] {
+            assert_eq!(history_text(Duration::from_secs(seconds)), expected);
+        }
+    }
 
     #[test]
     fn incomplete_goes_before_findings() {

@@ -25,7 +25,9 @@ macro_rules! schemas {
 }
 
 schemas![
+    "backtest",
     "demo",
+    "doctor-cluster",
     "doctor-hpa",
     "doctor-prometheus",
     "explain-hpa",
@@ -34,6 +36,7 @@ schemas![
     "explain-wpa",
     "recommend",
     "status",
+    "ui",
 ];
 
 /// Prints the JSON Schema of what a command prints

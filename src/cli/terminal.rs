@@ -7,7 +7,8 @@ use crate::report::style::{Glyphs, Style};
 
 const DEFAULT_WIDTH: usize = 80;
 const DEFAULT_ROWS: usize = 24;
-const WIDTHS: std::ops::RangeInclusive<usize> = 80..=132;
+/// Narrower terminals wrap lines themselves, and longer lines are hard to read.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=132;
 
 /// The properties of standard output and standard error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +84,8 @@ impl Terminal {
 }
 
 fn style_width(columns: Option<usize>) -> usize {
+    // A terminal of unknown width reports 0.
+    let columns = columns.filter(|columns| *columns > 0);
     columns.unwrap_or(DEFAULT_WIDTH).clamp(*WIDTHS.start(), *WIDTHS.end())
 }
 
@@ -102,6 +105,20 @@ mod tests {
         assert!(found.stdout_is_tty && found.stderr_is_tty && found.style.colour);
         assert!(found.stdout_can_be_redrawn);
         assert_eq!((found.style.width, found.style.glyphs), (120, Glyphs::Unicode));
+    }
+
+    #[test]
+    fn the_width_of_a_terminal_is_limited_to_what_can_be_read() {
+        for (columns, width) in [
+            (None, 80),
+            (Some(0), 80),
+            (Some(10), 40),
+            (Some(40), 40),
+            (Some(79), 79),
+            (Some(500), 132),
+        ] {
+            assert_eq!(style_width(columns), width, "{columns:?}");
+        }
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl WatchArgs {
     }
 }
 
-fn parse_interval(text: &str) -> Result<Duration, String> {
+/// Parses the interval between two readings.
+pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     go_values::positive_duration(text)
         .ok()
         .filter(|interval| (SHORTEST_INTERVAL..=LONGEST_INTERVAL).contains(interval))

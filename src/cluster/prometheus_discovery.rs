@@ -5,10 +5,12 @@
 //! ```
 //!
 //! Outside of the cluster servers are reached through the API server's proxy, in the cluster directly. `list` on `services`
-//! and `get` on `services/proxy` are the only permissions that are needed.
+//! and `get` on `services/proxy` are the only permissions that are needed. Where operators are installed, `list` on their
+//! objects finds servers with a path of their own.
 
 pub mod candidates;
 mod error;
+pub mod operated;
 mod probe;
 pub mod ranking;
 mod service_list;
@@ -120,6 +122,7 @@ pub async fn discover(
     let (candidates, omitted) = if let Some(address) = &options.service {
         (vec![named_candidate(address)], 0)
     } else {
+        ensure_no_credentials(&options.connection)?;
         let selection = select_candidates(client).await?;
         if selection.selected().is_empty() {
             return Err(DiscoveryError::NoCandidate { services: selection.services() });
@@ -153,6 +156,18 @@ pub async fn discover(
         is_proxied: connector.proxy_headers.is_some(),
     };
     Ok(Discovery { server, candidates, omitted, transport })
+}
+
+/// Only a Service that was named gets credentials. The name of a tenant is none.
+fn ensure_no_credentials(connection: &TransportConfig) -> Result<(), DiscoveryError> {
+    let what = if connection.auth != AuthConfig::None {
+        "the credentials"
+    } else if !connection.headers.is_empty() {
+        "the headers"
+    } else {
+        return Ok(());
+    };
+    Err(DiscoveryError::CredentialsForAnyService { what })
 }
 
 /// The candidate that the user named.

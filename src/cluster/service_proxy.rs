@@ -27,14 +27,14 @@ use http::{
 use kube::{Client, client::Body};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use plimsoll_storage::prometheus::transport::{
-    Response, Transport, TransportError, TransportErrorKind,
+    Response, Transport, TransportError, TransportErrorKind, compressed_body::BodyStream,
 };
 use tokio::time::{Instant, timeout_at};
 
 use self::{
     address::ServiceAddress,
     api_error::ApiStatus,
-    body_stream::{BodyStream, body_stream, peek},
+    body_stream::{body_stream, peek},
 };
 
 /// The maximum length of a request's URL. Go's servers accept up to 1 MiB of headers; load balancers in front of an API
@@ -168,7 +168,8 @@ impl Transport for ServiceProxy {
             .map_err(|_| api_error::timed_out(&self.address, timeout))?
             .map_err(|error| api_error::of_request(&self.address, &error))?;
         let (mut head, body) = response.into_parts();
-        let body = body_stream(body, &mut head.headers, deadline);
+        let (body, transferred) = body_stream(body, &mut head.headers, deadline);
+        head.extensions.insert(transferred);
         self.check_status(head, body).await
     }
 }

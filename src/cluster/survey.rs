@@ -10,6 +10,7 @@
 //! cannot be read is named, with the permission that is missing, and everything else is still reported.
 
 mod builder;
+mod limit_ranges;
 mod objects;
 mod reader;
 mod requests;
@@ -59,11 +60,18 @@ pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
         ServedKind::new("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
     let vpas =
         ServedKind::new("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "verticalpodautoscalers");
+    let limit_ranges = ServedKind::new("v1", "LimitRange", "limitranges");
     // Boxed, because several lists are read concurrently.
-    let ((), (), (), nodes) = tokio::join!(
+    let ((), (), (), (), nodes) = tokio::join!(
         Box::pin(reader.list(&pods, ListedPart::Object, SurveyBuilder::add_pod)),
-        Box::pin(reader.list(&hpas, ListedPart::Object, SurveyBuilder::add_hpa)),
-        Box::pin(reader.list(&vpas, ListedPart::Object, SurveyBuilder::add_vpa)),
+        Box::pin(reader.list_autoscalers(&hpas, SurveyBuilder::add_hpa)),
+        // Only their names are shown.
+        Box::pin(reader.list_optional(&vpas, "which are not named", SurveyBuilder::add_vpa)),
+        Box::pin(reader.list_optional(
+            &limit_ranges,
+            "whose defaults are not counted as requests",
+            SurveyBuilder::add_limit_range,
+        )),
         Box::pin(reader.nodes()),
     );
     let controllers = CONTROLLERS.iter().filter(|(_, kind, ..)| scope.needs_kind(kind));
@@ -83,8 +91,8 @@ pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
     };
     reader.list_custom_kinds(add).await;
     reader.check_namespaces().await;
-    let (builder, unread) = reader.finish();
-    let mut survey = Survey { unread, ..builder.build(&selector) };
+    let (builder, unread, remarks) = reader.finish();
+    let mut survey = Survey { unread, remarks, ..builder.build(&selector) };
     match nodes {
         Ok(nodes) => survey.nodes = nodes,
         Err(unread) => survey.nodes_unread = Some(unread),

@@ -16,9 +16,13 @@ pub fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     changed
 }
 
-/// Whether a field changes by the passing of time alone.
-fn is_time_of_report(field: &str) -> bool {
-    ["at", "time"].contains(&field) || field.ends_with("Seconds") || field.ends_with("Millis")
+/// Whether a field changes by the passing of time alone, or says what reading the report took.
+fn is_time_of_report(path: &str, field: &str) -> bool {
+    let of_source = ["from", "until", "queries", "bytes", "seconds"];
+    ["at", "time"].contains(&field)
+        || field.ends_with("Seconds")
+        || field.ends_with("Millis")
+        || path.starts_with("sources.") && of_source.contains(&field)
 }
 
 fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, changed: &mut Vec<String>) {
@@ -41,7 +45,7 @@ fn compare_fields(
     changed: &mut Vec<String>,
 ) {
     let fields: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    for field in fields.into_iter().filter(|field| !is_time_of_report(field)) {
+    for field in fields.into_iter().filter(|field| !is_time_of_report(path, field)) {
         compare(&join(path, field), before.get(field), after.get(field), changed);
     }
 }
@@ -107,6 +111,11 @@ mod tests {
                 json!({"findings": []}),
                 json!({"findings": [{"code": "stale", "message": "old"}]}),
                 &["findings.stale"],
+            ),
+            (
+                json!({"sources": [{"server": "a", "seconds": 1, "bytes": 1}], "x": {"bytes": 1}}),
+                json!({"sources": [{"server": "a", "seconds": 2, "bytes": 2}], "x": {"bytes": 2}}),
+                &["x.bytes"],
             ),
             (json!({"list": [1, 2]}), json!({"list": [1, 3]}), &["list.1"]),
             (json!({"list": [1, 2]}), json!({"list": [1]}), &["list"]),

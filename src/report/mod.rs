@@ -1,5 +1,6 @@
 //! What commands print. [`collect`] reads from the cluster; the other modules are pure.
 
+pub mod backtest;
 pub mod changes;
 pub mod collect;
 pub mod demo;

@@ -43,6 +43,8 @@ pub const RED: &str = "31";
 
 /// The maximum line width, even on wider terminals: longer lines are hard to read.
 const MAX_LINE_WIDTH: usize = 100;
+/// Text beside something has at least this width, even if lines get longer than the terminal.
+const MIN_TEXT_WIDTH: usize = 20;
 const LABEL_WIDTH: usize = 11;
 
 impl Style {
@@ -56,7 +58,8 @@ impl Style {
     /// much of the text is user input that could otherwise move the cursor or worse.
     pub fn wrap(&self, text: &str, reserved: usize) -> Vec<String> {
         let words: Vec<String> = text.split_whitespace().map(escape_to_one_line).collect();
-        wrap(&words.join(" "), self.width.min(MAX_LINE_WIDTH).saturating_sub(reserved))
+        let width = self.width.min(MAX_LINE_WIDTH).saturating_sub(reserved);
+        wrap(&words.join(" "), width.max(MIN_TEXT_WIDTH))
     }
 
     /// Returns the variant that the character set supports.

@@ -90,7 +90,7 @@ const WILD: [(&str, &str, &[&str]); 3] = [
 ];
 
 /// Objects that may be written anywhere in a cluster, whatever their name, because autoscalers need it.
-const WRITTEN: [(&str, &str, &[&str]); 16] = [
+const WRITTEN: [(&str, &str, &[&str]); 18] = [
     ("", "events", &["create"]),
     ("", "pods", &["patch"]),
     ("", "pods/eviction", &["create"]),
@@ -100,6 +100,9 @@ const WRITTEN: [(&str, &str, &[&str]); 16] = [
     ("apps", "replicasets/scale", &["update"]),
     ("apps", "statefulsets/scale", &["update"]),
     ("argoproj.io", "rollouts/scale", &["update"]),
+    // Reviews of users store nothing.
+    ("authentication.k8s.io", "tokenreviews", &["create"]),
+    ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
     ("autoscaling", "horizontalpodautoscalers", &["create", "patch"]),
     ("autoscaling", "horizontalpodautoscalers/status", &["patch"]),
     ("autoscaling.k8s.io", "verticalpodautoscalercheckpoints", &["create", "patch", "delete"]),
@@ -231,7 +234,9 @@ fn kustomize_and_helm_grant_each_role_the_same_permissions() {
     let Some(full) = kustomize("overlays/full-vpa") else { return };
     let Some(marks) = kustomize("overlays/watermark-only") else { return };
     let Some(horizontal) = kustomize("overlays/horizontal-only") else { return };
-    let values = ["watermark.enabled=true", "horizontal.enabled=true", "tests.enabled=false"];
+    let Some(page) = kustomize("overlays/ui") else { return };
+    let enabled = ["watermark.enabled=true", "horizontal.enabled=true", "ui.enabled=true"];
+    let values = [&enabled[..], &["tests.enabled=false"]].concat();
     let Some(chart) = chart_template(&values) else { return };
     // Namespaces differ: Helm uses that of the release.
     let plain = |objects: &[Value]| {
@@ -249,7 +254,7 @@ fn kustomize_and_helm_grant_each_role_the_same_permissions() {
         accounts.sort();
         accounts
     };
-    assert_eq!(plain(&[full, marks, horizontal].concat()), plain(&chart));
+    assert_eq!(plain(&[full, marks, horizontal, page].concat()), plain(&chart));
 }
 
 /// The permissions of the account of a role with kustomize, and with the chart; `None` if one of the tools is missing.

@@ -114,7 +114,7 @@ fn the_mixin_renders_the_boards_and_rules_that_are_shipped() {
     let mut boards = 0;
     for file in fs::read_dir(root.join("grafana")).expect("a folder").flatten() {
         let name = file.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".json") {
+        if file.path().extension().is_some_and(|extension| extension == "json") {
             let text = fs::read_to_string(file.path()).expect("a board");
             let board: Value = serde_json::from_str(&text).expect("JSON");
             let mixed = with_floats(rendered["boards"][format!("plimsoll-{name}")].clone());

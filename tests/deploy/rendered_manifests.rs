@@ -12,7 +12,7 @@ use super::ROOT;
 use crate::support::skipped::report_skipped;
 
 /// The shipped overlays.
-pub const OVERLAYS: [&str; 8] = [
+pub const OVERLAYS: [&str; 9] = [
     "recommender-only",
     "full-vpa",
     "watermark-only",
@@ -21,6 +21,7 @@ pub const OVERLAYS: [&str; 8] = [
     "horizontal-replace",
     "all-in-one",
     "high-availability",
+    "ui",
 ];
 /// Values that enable all objects of a release that are off by default.
 pub const EVERYTHING: &[&str] = &[
@@ -31,6 +32,7 @@ pub const EVERYTHING: &[&str] = &[
     "horizontal.targets[0].group=argoproj.io",
     "horizontal.targets[0].resource=rollouts",
     "horizontal.namespaces={shop}",
+    "ui.enabled=true",
     "updater.surge=true",
     "updater.retargetHpas=true",
     "recommender.capToLargestNode=true",
@@ -41,6 +43,8 @@ pub const EVERYTHING: &[&str] = &[
     "monitoring.rules.enabled=true",
     "priorityClass.create=true",
     "priorityClass.name=autoscaling",
+    "report.enabled=true",
+    "report.volume.emptyDir.medium=Memory",
     "spread=required",
     "logging.format=json",
 ];

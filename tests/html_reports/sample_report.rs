@@ -191,7 +191,12 @@ fn at_risk() -> Vec<WorkloadReport> {
     };
     let mut reindex = workload("ops", "CronJob", "reindex", None, vec![reindex]);
     reindex.shape = Some("cronjob by owner".to_owned());
-    reindex.runs = Some(RunCounts { total: 44, seen: 41, mean_seconds: 900 });
+    reindex.runs = Some(RunCounts {
+        total: 44,
+        seen: 41,
+        mean_seconds: Some(900),
+        pod_seconds: Some(44 * 900),
+    });
     vec![workload("data", "StatefulSet", "kafka", Some(3), vec![kafka]), reindex, checkout]
 }
 
@@ -333,6 +338,7 @@ pub(crate) fn sample() -> Report {
             step_seconds: Some(60),
             queries: 260,
             bytes: 94_312_000,
+            transferred_bytes: 0,
             seconds: 12.04,
         }],
         settings: vec!["--profile=cost".to_owned(), "--memory-limit=equal".to_owned()],

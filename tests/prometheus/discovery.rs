@@ -1,6 +1,8 @@
 //! A command finds the Prometheus of a cluster among other servers and reads it through the API server's proxy, with two
 //! permissions.
 
+mod shop;
+
 use std::{collections::BTreeSet, net::Ipv4Addr, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +12,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use plimsoll::cluster::{
     clock::Clock as CommandClock,
@@ -30,7 +32,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::series_collector::SeriesCollector;
+use self::shop::{SHOP, create_shop, pods, shop_history};
+use super::{recommend::process::recommend, series_collector::SeriesCollector};
 use crate::{
     deploy::audit_log::AuditLog,
     support::{
@@ -100,9 +103,9 @@ async fn the_prometheus_of_a_cluster_is_found_and_read_with_two_permissions() {
     // History arrives whole, although the response is compressed.
     let limits = QueryLimits { timeout: Duration::from_secs(30), ..QueryLimits::default() };
     let prometheus = PrometheusClient::new(found.transport(), limits);
-    let pods =
-        Pattern::any_of((0..CONTAINERS).map(|index| Pattern::literal(&format!("web-{index}"))));
-    let usage = Query::from(Selector::metric(USAGE).matches("pod", pods));
+    let names = SHOP.iter().flat_map(|(kind, name, replicas, ..)| pods(kind, name, *replicas));
+    let names = Pattern::any_of(names.map(|name| Pattern::literal(&name)));
+    let usage = Query::from(Selector::metric(USAGE).matches("pod", names));
     let minute = Duration::from_mins(1);
     let start = (now - SignedDuration::from_hours(24)).into();
     let range = QueryRange::new(start, now.into(), minute).expect("a range");
@@ -116,9 +119,46 @@ async fn the_prometheus_of_a_cluster_is_found_and_read_with_two_permissions() {
     let name = format!("{namespace}/reader");
     let requests = requests.iter().filter(|request| request.account == name);
     let verbs: BTreeSet<_> = requests.map(|request| (&*request.verb, &*request.resource)).collect();
-    assert_eq!(verbs, BTreeSet::from([("list", "services"), ("get", "services/proxy")]));
+    // The kinds of operators are listed only if they exist, which every user may ask.
+    let expected = [("list", "services"), ("get", "services/proxy"), ("get", "")];
+    assert_eq!(verbs, BTreeSet::from(expected));
 
     missing_permissions_are_named(&bed, &namespace).await;
+    a_kubeconfig_is_enough_for_a_report(&bed, &namespace).await;
+}
+
+/// The first run of a user with the right to read workloads and to reach Services, on a cluster without VPAs.
+async fn a_kubeconfig_is_enough_for_a_report(bed: &Testbed, namespace: &str) {
+    let services = Api::<Service>::namespaced(bed.client(), namespace);
+    services.delete("thanos-query", &DeleteParams::default()).await.expect("deleted");
+    create_shop(bed).await;
+    let rules = json!([
+        {"apiGroups": ["", "apps", "batch", "autoscaling"], "verbs": ["list"], "resources": [
+            "services", "pods", "replicationcontrollers", "limitranges", "nodes", "deployments",
+            "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs", "horizontalpodautoscalers"]},
+        {"apiGroups": [""], "resources": ["services/proxy"], "verbs": ["get"]},
+    ]);
+    let viewer = account(bed, namespace, "viewer", &rules).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let kubeconfig = folder.path().join("config");
+    std::fs::write(&kubeconfig, &viewer.kubeconfig).expect("a file");
+    let run = recommend(&kubeconfig, &[]).await;
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let text = run.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let server =
+        format!("8 d of {namespace}/kps-kube-prometheus-stack-prometheus:9090 (Prometheus 3.");
+    for part in [
+        &*server,
+        "through the API server",
+        "AT RISK",
+        "shop/Deployment/checkout",
+        "OVERPROVISIONED",
+        "shop/Deployment/search",
+        "shop/StatefulSet/orders-db",
+    ] {
+        assert!(text.contains(part), "no {part}: {}", run.stdout);
+    }
+    assert!(!text.contains("NOTES"), "there is nothing to remark: {}", run.stdout);
 }
 
 async fn missing_permissions_are_named(bed: &Testbed, namespace: &str) {
@@ -168,7 +208,9 @@ impl Servers {
                 history.series(USAGE, &labels, |at| Some(at.as_second() as f64))
             })
         };
-        let whole = PrometheusServer::with_history(release, history(CONTAINERS, now)).await?;
+        let start = now - hours(8 * 24 + 1);
+        let whole = History::new(start, now, SignedDuration::from_mins(1));
+        let whole = PrometheusServer::with_history(release, shop_history(whole, now)).await?;
         let old = history(3, now - hours(3 * 24));
         let old = PrometheusServer::with_history(release, old).await?;
         let empty = PrometheusServer::start(release, None, &[]).await?;
@@ -200,7 +242,7 @@ async fn create_services(bed: &Testbed, namespace: &str, servers: &Servers) {
     let whole = Some(port_of(&servers.whole.url()));
     let (old, empty) = (Some(port_of(&servers.old.url())), Some(port_of(&servers.empty.url())));
     let api_server = Some(port_of(&bed.address()));
-    let rows: [(&str, Value, &str, u16, Option<u16>); 9] = [
+    let rows: [(&str, Value, &str, u16, Option<u16>); 11] = [
         (
             "kps-kube-prometheus-stack-prometheus",
             json!({"app": "kube-prometheus-stack-prometheus", "self-monitor": "true"}),
@@ -234,12 +276,30 @@ async fn create_services(bed: &Testbed, namespace: &str, servers: &Servers) {
         ("prometheus-tls", json!({}), "https", 443, api_server),
         ("prometheus-gone", json!({}), "web", 9090, None),
         ("prometheus-alertmanager", json!({}), "http", 9093, whole),
+        (
+            "kps-kube-prometheus-stack-alertmanager",
+            json!({"app": "kube-prometheus-stack-alertmanager", "self-monitor": "true"}),
+            "http-web",
+            9093,
+            whole,
+        ),
+        (
+            "alertmanager-operated",
+            json!({"operated-alertmanager": "true"}),
+            "http-web",
+            9093,
+            whole,
+        ),
     ];
     for (index, (name, labels, port, number, backend)) in rows.into_iter().enumerate() {
+        let mut ports = vec![json!({"name": port, "port": number})];
+        if name.starts_with("kps-") {
+            ports.push(json!({"name": "reloader-web", "port": 8080}));
+        }
         let service = json!({
             "metadata": {"name": name, "labels": labels},
-            "spec": {"ports": [{"name": port, "port": number}],
-                "clusterIP": if name == "prometheus-operated" { "None" } else { "" }},
+            "spec": {"ports": ports,
+                "clusterIP": if name.ends_with("-operated") { "None" } else { "" }},
         });
         create::<Service>(bed.client(), namespace, &service).await;
         let Some(backend) = backend else { continue };

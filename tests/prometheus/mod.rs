@@ -1,6 +1,7 @@
 //! Servers with the Prometheus API: authentication, queries, and decoding of responses.
 
 mod auth;
+mod backtest_recording;
 mod client;
 mod detect;
 mod discovery;
@@ -11,6 +12,7 @@ mod label_flavors;
 mod live_usage;
 mod memory_bound;
 mod proxy;
+mod recommend;
 mod recommender;
 mod releases;
 mod replayed_history;

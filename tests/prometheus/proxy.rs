@@ -70,6 +70,8 @@ struct State {
     token: Mutex<Option<String>>,
     /// A path that returns 404.
     missing_path: Mutex<Option<&'static str>>,
+    /// Fault of requests whose path or form contains this, and for how many of them.
+    matching_fault: Mutex<Option<(&'static str, Fault, usize)>>,
     /// Queries that contain this are rejected.
     rejected_part: Mutex<Option<&'static str>>,
     seen: AtomicUsize,
@@ -120,6 +122,34 @@ impl FaultyProxy {
     /// Injects the fault into all other requests from now on.
     pub fn fail_all(&self, fault: Fault) {
         *self.state.standing_fault.lock().expect("no panic") = Some(fault);
+    }
+
+    /// Injects the fault into the next requests whose path or form contains this, up to a number.
+    pub fn fail_matching(&self, part: &'static str, fault: Fault, count: usize) {
+        *self.state.matching_fault.lock().expect("no panic") = Some((part, fault, count));
+    }
+
+    /// Runs something, and steps the clock while no request is under way: pauses before retries take no time.
+    pub async fn without_pauses<T>(&self, work: impl Future<Output = T>) -> T {
+        // Longer than the pauses of the client.
+        const STEP: Duration = Duration::from_secs(20);
+        let mut work = std::pin::pin!(work);
+        let mut idle = 0;
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                () = tokio::time::sleep(Duration::from_millis(2)) => {}
+            }
+            let is_idle = self.state.in_flight.load(Ordering::SeqCst) == 0;
+            idle = if is_idle { idle + 1 } else { 0 };
+            if idle == 20 {
+                tokio::time::pause();
+                tokio::time::advance(STEP).await;
+                tokio::time::resume();
+                idle = 0;
+            }
+        }
     }
 
     /// Returns the requests forwarded since the last call, each a path with its form.
@@ -202,7 +232,13 @@ impl State {
         if *self.missing_path.lock().expect("no panic") == Some(request.uri().path()) {
             return proxy_response(404, &[(CONTENT_TYPE, "text/plain")], "404 page not found");
         }
+        let (parts, body) = request.into_parts();
+        let Ok(body) = body.collect().await else {
+            return proxy_response(400, &[], "half a request");
+        };
+        let request = Request::from_parts(parts, body.to_bytes());
         let next = self.next_faults.lock().expect("no panic").pop_front();
+        let next = next.or_else(|| self.take_matching_fault(&request));
         let usual = || self.standing_fault.lock().expect("no panic").clone();
         let fault = next.or_else(usual).unwrap_or(Fault::None);
         match fault {
@@ -218,17 +254,24 @@ impl State {
         }
     }
 
+    fn take_matching_fault(&self, request: &Request<Bytes>) -> Option<Fault> {
+        let mut matching = self.matching_fault.lock().expect("no panic");
+        let (part, fault, count) = matching.as_mut().filter(|(.., count)| *count > 0)?;
+        let form = String::from_utf8_lossy(request.body());
+        let is_matching = request.uri().to_string().contains(*part) || form.contains(*part);
+        is_matching.then(|| {
+            *count -= 1;
+            fault.clone()
+        })
+    }
+
     async fn pass(
         &self,
-        request: Request<Incoming>,
+        request: Request<Bytes>,
         fault: Fault,
         under: InFlightRequest,
     ) -> Response<Body> {
         let (mut parts, body) = request.into_parts();
-        let Ok(body) = body.collect().await else {
-            return proxy_response(400, &[], "half a request");
-        };
-        let body = body.to_bytes();
         let path = parts.uri.path_and_query().expect("a path").as_str();
         let form = String::from_utf8_lossy(&body);
         if self.rejected_part.lock().expect("no panic").is_some_and(|part| form.contains(part)) {

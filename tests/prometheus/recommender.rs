@@ -3,7 +3,7 @@
 mod cpu_throttling;
 mod fallback;
 mod first_recommendation;
-mod fixture;
+pub mod fixture;
 mod live_usage;
 mod missing_series;
 mod outage;

@@ -41,7 +41,7 @@ impl Browser {
             .arg(&chromium.program)
             // The pages are our own, and its sandbox needs rights that containers do not have.
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
-            .arg("--host-resolver-rules=MAP * ~NOTFOUND")
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .env("LD_LIBRARY_PATH", env::join_paths(chromium.libraries).expect("no colons"))
             .stdin(Stdio::piped())

@@ -412,6 +412,39 @@ fn an_exact_request_is_written_if_rounding_would_exceed_the_limit() {
 }
 
 #[test]
+fn a_new_limit_below_the_request_that_stays_is_refused() {
+    let limit = |limit| [resource(Resource::Memory, set(None, Some(limit * MIB)))];
+    let lines = "      - name: main\n        resources: {requests: {memory: 900Mi}, limits: {memory: 1Gi}}\n";
+    let plan = plan(&format!("{HEAD}{lines}"), &limit(512));
+    assert_eq!(plan.files, []);
+    let reason =
+        Refusal::RequestAboveLimit { request: "900Mi".to_owned(), limit: "512Mi".to_owned() };
+    assert_eq!(plan.problems.iter().map(|one| &one.reason).collect::<Vec<_>>(), [&reason]);
+    assert_container(lines, &limit(900), &lines.replace("1Gi", "900Mi"));
+}
+
+#[test]
+fn a_comment_on_the_last_entry_stays_with_it() {
+    let lines = |comment: &str, end: &str| {
+        format!(
+            "      - name: main\n        resources:\n          requests: {{\n            cpu: 1{comment}\n          }}{end}\n"
+        )
+    };
+    let refused = plan(&format!("{HEAD}{}", lines(" # measured", "")), &[memory(844)]);
+    assert_eq!(refused.files, []);
+    assert_eq!(
+        refused.problems.iter().map(|one| &one.reason).collect::<Vec<_>>(),
+        [&Refusal::Comment]
+    );
+    let without = lines("", " # measured");
+    assert_container(
+        &without,
+        &[memory(844)],
+        &without.replace("cpu: 1", "cpu: 1,\n            memory: 844Mi"),
+    );
+}
+
+#[test]
 fn targets_change_with_requests_or_not_at_all() {
     let mut with_target = workload("shop/Deployment/web", vec![container("main", vec![cpu(250)])]);
     with_target.target_changes.push(target("web", Resource::Cpu, 75));

@@ -61,6 +61,12 @@ pub(super) fn insert(
         ", ".to_owned()
     };
     let end = entry_end(source, last)?;
+    // A comment on the last entry would follow the new one.
+    let line_end = source.text[end..].find('\n').map_or(source.text.len(), |length| end + length);
+    let within = end..line_end.min(mapping.range.end);
+    if source.comments.iter().any(|comment| within.contains(&comment.start)) {
+        return Err(refused(mapping, Refusal::Comment));
+    }
     Ok(TextEdit::insert(end, format!("{separator}{rendered}")))
 }
 

@@ -9,8 +9,7 @@ use crate::rightsizing::{
 };
 
 use super::{
-    helm_values::{self, InvalidMap},
-    kustomize, strategic,
+    helm_values, kustomize, strategic,
     test_reports::{
         MIB, container, cpu, memory, report, resource, set, target, without_limit, workload,
     },
@@ -34,6 +33,7 @@ fn sample() -> Report {
     checkout.labels.insert("app.kubernetes.io/instance".to_owned(), "shop".to_owned());
     let mut search =
         workload("shop/Deployment/search", vec![container("main", vec![cpu(250), memory(64)])]);
+    search.api_version = Some("apps/v1".to_owned());
     search.target_changes.push(target("search", Resource::Cpu, 75));
     report(vec![
         workload("ops/CronJob/reindex", vec![container("run", vec![cpu(100)])]),
@@ -80,7 +80,7 @@ fn a_component_has_a_patch_for_each_workload() {
     assert_eq!(
         file(&sample(), "kustomization.yaml"),
         r#"# Written by plimsoll recommend. Add this folder to the components of an overlay.
-# shop/Deployment/search: the target of HorizontalPodAutoscaler search changes with the requests.
+# shop/Deployment/search: the cpu target of HorizontalPodAutoscaler search changes with the requests.
 # shop/Rollout/web is left out: a patch of this kind would replace the whole list of containers; use --diff
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
@@ -112,6 +112,48 @@ patches:
     let cron: Value = serde_saphyr::from_str(&cron).expect("YAML");
     let container = &cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["resources"]["requests"]["cpu"], "100m");
+}
+
+#[test]
+fn only_built_in_kinds_merge_containers_by_name() {
+    let web = |kind: &str, version: Option<&str>| {
+        let title = format!("shop/{kind}/web");
+        let mut web = workload(&title, vec![container("main", vec![cpu(250)])]);
+        web.api_version = version.map(str::to_owned);
+        report(vec![web])
+    };
+    for (kind, version, is_patched) in [
+        ("StatefulSet", None, true),
+        ("StatefulSet", Some("apps/v1"), true),
+        ("StatefulSet", Some("apps.kruise.io/v1beta1"), false),
+        ("DaemonSet", Some("apps.kruise.io/v1alpha1"), false),
+        ("CloneSet", None, false),
+        ("CronJob", Some("batch/v1"), true),
+    ] {
+        let report = web(kind, version);
+        let files = kustomize::component(&report);
+        assert_eq!(files.len() == 2, is_patched, "{kind} {version:?}: {files:?}");
+        assert_eq!(files[0].text.contains("web is left out: a patch"), !is_patched, "{kind}");
+        assert_eq!(strategic::stream(&report).contains("spec:"), is_patched, "{kind} {version:?}");
+    }
+}
+
+#[test]
+fn a_target_is_left_out_if_series_do_not_tell_its_index() {
+    let mut report = sample();
+    report.workloads[3].api_version = None;
+    let kustomization = file(&report, "kustomization.yaml");
+    assert!(!kustomization.contains("/spec/metrics/"), "{kustomization}");
+    assert!(
+        kustomization.contains(
+            "# shop/Deployment/search: cpu of container main is left out: the target of \
+             HorizontalPodAutoscaler/search has to change in the same step, and its index in spec.metrics is \
+             unknown without the API server\n"
+        ),
+        "{kustomization}"
+    );
+    let search = file(&report, "shop_deployment_search.yaml");
+    assert!(search.contains("memory: 64Mi") && !search.contains("cpu:"), "{search}");
 }
 
 #[test]
@@ -174,51 +216,15 @@ fn the_stream_leaves_out_what_an_autoscaler_has_to_follow() {
 }
 
 #[test]
-fn values_go_where_the_map_file_says() {
-    let map = "shop/Deployment/checkout/main: checkout.resources\nshop/Deployment/checkout/migrate: checkout.jobs.a\\.b.resources\nshop/Deployment/gone/main: gone\nshop/Deployment/kept/main: kept\n";
-    assert_eq!(
-        helm_values::values(&sample(), Some(map)).expect("values"),
-        "\
-# shop/Deployment/gone/main is not in the report
-# ops/CronJob/reindex/run is not in the map file
-# shop/Deployment/search/main is not in the map file
-# shop/Rollout/web/main is not in the map file
-checkout:
-  jobs:
-    a.b:
-      resources:
-        requests:
-          memory: 100Mi
-  resources:
-    requests:
-      cpu: 2
-      memory: 844Mi
-    limits:
-      cpu: null
-      memory: 844Mi
-"
+fn values_are_comments_by_release() {
+    let mut report = sample();
+    // An annotation of Helm, never a label.
+    report.workloads[0].labels.insert("meta.helm.sh/release-name".to_owned(), "x".to_owned());
+    let text = helm_values::values(&report);
+    assert!(
+        text.starts_with("# Where a chart has these values is up to the chart.\n\n#"),
+        "{text}"
     );
-    for (map, error) in [
-        ("- a\n", "the map file is not a YAML mapping"),
-        ("web: a.b\n", "the key \"web\" of the map file"),
-        (
-            "a/b/c/d: x..y\n",
-            "the path \"x..y\" of \"a/b/c/d\" in the map file is invalid: a key is empty",
-        ),
-        ("a/b/c/d: 'x[0].y'\n", "the path \"x[0].y\" of"),
-        ("a/b/c/d: x\na/b/c/e: x.y\n", "\"a/b/c/d\" and \"a/b/c/e\" have paths"),
-        ("a/b/c/d: x\na/b/c/e: x\n", "\"a/b/c/d\" and \"a/b/c/e\" have paths"),
-    ] {
-        let found = helm_values::values(&sample(), Some(map)).expect_err(map).to_string();
-        assert!(found.starts_with(error), "{found}");
-    }
-    let large = "#".repeat(5 << 20);
-    assert_eq!(helm_values::values(&sample(), Some(&large)), Err(InvalidMap::TooLarge));
-}
-
-#[test]
-fn values_without_a_map_file_are_comments_by_release() {
-    let text = helm_values::values(&sample(), None).expect("values");
     assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
     assert!(text.contains("\n# Release shop in namespace shop\n# Deployment/checkout, container main\n#   resources:\n#     requests:\n#       cpu: 2\n"), "{text}");
     assert!(text.contains("\n# No release in namespace ops\n"), "{text}");
@@ -256,9 +262,11 @@ proptest! {
         hostile.name.clone_from(&name);
         hostile.namespace.clone_from(&namespace);
         hostile.labels.insert("app.kubernetes.io/instance".to_owned(), label);
+        hostile.api_version = Some("apps/v1".to_owned());
         hostile.target_changes.push(target(&name, Resource::Cpu, 75));
         let mut rollout = hostile.clone();
         rollout.kind = "Rollout".to_owned();
+        rollout.api_version = None;
         let report = report(vec![hostile, rollout]);
 
         for file in kustomize::component(&report) {
@@ -277,7 +285,7 @@ proptest! {
         prop_assert_eq!(vpas.iter().filter(|one| !one.is_null()).count(), 1);
         let stream: Vec<Value> = serde_saphyr::from_multiple(&strategic::stream(&report)).expect("YAML");
         prop_assert!(stream.iter().filter(|one| !one.is_null()).count() <= 1);
-        let values = helm_values::values(&report, None).expect("values");
+        let values = helm_values::values(&report);
         prop_assert!(values.lines().all(|line| line.is_empty() || line.starts_with('#')));
         prop_assert!(values.is_ascii());
     }

@@ -9,7 +9,7 @@ use crate::rightsizing::{
 
 use super::{
     GeneratedFile,
-    patch::{Autoscalers, WorkloadPatch, patches, title},
+    patch::{Autoscalers, WorkloadPatch, knows_metric_index, patches, title},
     yaml_text::{Yaml, document, map, quoted_if_needed},
 };
 
@@ -64,11 +64,14 @@ fn component_of_cluster(folder: &str, patches: &[&WorkloadPatch<'_>]) -> Vec<Gen
                 .flat_map(|container| &container.resources)
                 .any(|one| one.resource == resource && (one.change.request.is_some()))
         };
-        for change in &workload.target_changes {
+        let target_changes =
+            workload.target_changes.iter().filter(|_| knows_metric_index(workload));
+        for change in target_changes {
             if let Some(patch) = target_patch(change).filter(|_| changed(change.target.resource)) {
                 head.extend([format!(
-                    "# {}: the target of HorizontalPodAutoscaler {} changes with the requests.\n",
+                    "# {}: the {} target of HorizontalPodAutoscaler {} changes with the requests.\n",
                     title(workload),
+                    change.target.resource,
                     quoted_if_needed(&change.target.name)
                 )]);
                 let target = target(&change.target.kind, workload, &change.target.name);

@@ -1,6 +1,7 @@
 //! Strategic merge patches that set the resources of a workload.
 
 use crate::rightsizing::{
+    fail_on::changes,
     report::{ContainerReport, Report, ResourceReport, WorkloadReport},
     survey::ContainerRole,
 };
@@ -41,17 +42,21 @@ fn patch(workload: &WorkloadReport, autoscalers: Autoscalers) -> WorkloadPatch<'
     // those before a patched one are named too.
     let mut lists = [("containers", Vec::new(), 0), ("initContainers", Vec::new(), 0)];
     for container in &workload.containers {
-        let wanted = container.resources.iter().filter(|resource| has_change(resource));
+        let wanted = container.resources.iter().filter(|resource| changes(&resource.change));
         let (possible, joint): (Vec<_>, Vec<_>) =
             wanted.partition(|resource| blocking_target(workload, resource, autoscalers).is_none());
         for resource in joint {
             if let Some(target) = blocking_target(workload, resource, autoscalers) {
-                remarks.push(format!(
+                let mut remark = format!(
                     "{}: {} of container {} is left out: the target of {target} has to change in the same step",
                     title(workload),
                     resource.resource,
                     quoted_if_needed(&container.name),
-                ));
+                );
+                if autoscalers == Autoscalers::Patched && !knows_metric_index(workload) {
+                    remark += ", and its index in spec.metrics is unknown without the API server";
+                }
+                remarks.push(remark);
             }
         }
         let (_, items, needed) = &mut lists[usize::from(container.role != ContainerRole::Main)];
@@ -81,10 +86,9 @@ fn patch(workload: &WorkloadReport, autoscalers: Autoscalers) -> WorkloadPatch<'
             (key.to_owned(), Yaml::List(items))
         })
         .collect();
-    let api_version = workload.api_version.as_deref().or_else(|| default_version(&workload.kind));
     let mut patch = None;
     if !containers.is_empty() {
-        match api_version.filter(|_| merges_by_name(&workload.kind)) {
+        match mergeable_version(workload) {
             Some(api_version) => patch = Some(object(workload, api_version, Yaml::Map(containers))),
             None => remarks.push(format!(
                 "{} is left out: a patch of this kind would replace the whole list of containers; use --diff",
@@ -100,9 +104,9 @@ pub(super) fn title(workload: &WorkloadReport) -> String {
     quoted_if_needed(&format!("{}/{}/{}", workload.namespace, workload.kind, workload.name))
 }
 
-fn has_change(resource: &ResourceReport) -> bool {
-    let change = &resource.change;
-    change.request.is_some() || change.limit.is_some() || change.remove_limit
+/// Whether the index of a metric in `spec.metrics` was read: series do not tell it.
+pub(super) fn knows_metric_index(workload: &WorkloadReport) -> bool {
+    workload.api_version.is_some()
 }
 
 /// The autoscaler whose target would have to be patched too, and cannot.
@@ -114,7 +118,9 @@ fn blocking_target(
     let blocks = workload.target_changes.iter().find(|change| {
         change.new_percent.is_some()
             && change.target.resource == resource.resource
-            && (autoscalers == Autoscalers::LeftOut || &*change.target.kind != AUTOSCALER)
+            && (autoscalers == Autoscalers::LeftOut
+                || &*change.target.kind != AUTOSCALER
+                || !knows_metric_index(workload))
     })?;
     let target = &blocks.target;
     Some(quoted_if_needed(&format!("{}/{}", target.kind, target.name)))
@@ -146,7 +152,7 @@ fn resources(wanted: &[&ResourceReport]) -> Option<Yaml> {
 /// The `resources` of a container, for values of a chart.
 pub(super) fn container_resources(container: &ContainerReport) -> Option<Yaml> {
     let wanted: Vec<_> =
-        container.resources.iter().filter(|resource| has_change(resource)).collect();
+        container.resources.iter().filter(|resource| changes(&resource.change)).collect();
     resources(&wanted)
 }
 
@@ -181,8 +187,10 @@ pub(super) fn default_version(kind: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether patches of the kind merge containers by their name. Lists of custom resources are replaced as a
-/// whole.
-fn merges_by_name(kind: &str) -> bool {
-    default_version(kind).is_some()
+/// The API version of a workload if patches of it merge containers by their name. Lists of custom resources
+/// are replaced as a whole, and those may have a built-in kind: OpenKruise has a StatefulSet too.
+fn mergeable_version(workload: &WorkloadReport) -> Option<&'static str> {
+    default_version(&workload.kind).filter(|built_in| {
+        workload.api_version.as_deref().is_none_or(|version| version == *built_in)
+    })
 }

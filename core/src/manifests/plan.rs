@@ -44,25 +44,11 @@ pub struct Placement {
     pub workload: usize,
     /// The index of the container in the workload.
     pub container: usize,
-    /// The resource.
+    /// CPU or memory.
     pub resource: Resource,
 }
 
 impl EditPlan {
-    /// Where a resource of a container is; `None` if it is in no file, or in several.
-    pub fn placement(
-        &self,
-        workload: usize,
-        container: usize,
-        resource: Resource,
-    ) -> Option<&Placement> {
-        self.placements.iter().find(|placement| {
-            placement.workload == workload
-                && placement.container == container
-                && placement.resource == resource
-        })
-    }
-
     /// One line: `1 file, 2 values. 3 workloads of the cluster are in no file: shop/search, ml/embed,
     /// infra/logs.`
     pub fn summary(&self) -> String {

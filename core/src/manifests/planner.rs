@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::rightsizing::{
+    fail_on::changes,
     report::{ResourceReport, TargetChange, WorkloadReport},
     survey::Resource,
 };
@@ -64,12 +65,35 @@ impl<'s> Planner<'s> {
 
     pub fn plan(mut self, problems: Vec<Problem>) -> EditPlan {
         self.plan.problems = problems;
-        for (index, workload) in self.set.report.workloads.iter().enumerate() {
+        let workloads = &self.set.report.workloads;
+        let places: Vec<_> = workloads
+            .iter()
+            .enumerate()
+            .map(|(index, workload)| self.place(index, workload))
+            .collect();
+        let mut owners: HashMap<(&str, usize), Vec<usize>> = HashMap::new();
+        for (index, place) in places.iter().enumerate() {
+            let Ok(Some(place)) = place else { continue };
+            if wanted_resources(&workloads[index]).next().is_some() {
+                owners.entry((place.path, place.identity.index)).or_default().push(index);
+            }
+        }
+        for ((index, workload), place) in workloads.iter().enumerate().zip(places) {
             let is_wanted = wanted_resources(workload).next().is_some();
-            match self.place(index, workload) {
+            match place {
                 Ok(Some(place)) => {
                     self.placed.push((index, place));
-                    self.add_tasks(index, workload, place);
+                    let owners = owners.get(&(place.path, place.identity.index));
+                    let other = owners.into_iter().flatten().find(|other| **other != index);
+                    match other.filter(|_| is_wanted) {
+                        Some(other) => self.plan.problems.push(Problem {
+                            file: place.path.into(),
+                            line: place.identity.line,
+                            subject: Some(title(workload)),
+                            reason: Refusal::SharedTemplate(title(&workloads[*other])),
+                        }),
+                        None => self.add_tasks(index, workload, place),
+                    }
                 }
                 Ok(None) if is_wanted => {
                     self.plan.missing.push(format!("{}/{}", workload.namespace, workload.name));
@@ -108,7 +132,7 @@ impl<'s> Planner<'s> {
             };
             let namesakes = self.set.namesakes(index, place.identity);
             if namesakes > 1 {
-                let reason = Refusal::SeveralWorkloads(namesakes);
+                let reason = several_workloads(place.identity, namesakes);
                 return Err(problem(&place, Refused { line: place.identity.line, reason }));
             }
             match &place.identity.workload_ref {
@@ -173,7 +197,7 @@ impl<'s> Planner<'s> {
             }
             [only] => {
                 let namesakes = self.set.autoscaler_namesakes(only.identity);
-                let reason = Refusal::SeveralWorkloads(namesakes);
+                let reason = several_workloads(only.identity, namesakes);
                 let refused = Refused { line: only.identity.line, reason };
                 (*only, (namesakes > 1).then_some(refused))
             }
@@ -306,16 +330,22 @@ pub(super) fn wanted_resources(
     workload: &WorkloadReport,
 ) -> impl Iterator<Item = (&str, &ResourceReport)> {
     workload.containers.iter().flat_map(|container| {
-        let wanted = container.resources.iter().filter(|resource| {
-            let change = &resource.change;
-            change.request.is_some() || change.limit.is_some() || change.remove_limit
-        });
+        let wanted = container.resources.iter().filter(|resource| changes(&resource.change));
         wanted.map(|resource| (&*container.name, resource))
     })
 }
 
 fn title(workload: &WorkloadReport) -> String {
     format!("{}/{}/{}", workload.namespace, workload.kind, workload.name)
+}
+
+/// Workloads of one name and namespace differ in their cluster.
+fn several_workloads(identity: &Identity, count: usize) -> Refusal {
+    if identity.namespace.is_some() {
+        Refusal::SeveralClusters(count)
+    } else {
+        Refusal::SeveralWorkloads(count)
+    }
 }
 
 fn several_objects(one: &Place<'_>, other: &Place<'_>) -> Refused {

@@ -105,6 +105,12 @@ pub enum Refusal {
         "the object has no namespace and can be any of {0} workloads: select one with -n or --context"
     )]
     SeveralWorkloads(usize),
+    /// Workloads of several clusters have the name and the namespace.
+    #[error("the object can be a workload in each of {0} clusters: select one with --context")]
+    SeveralClusters(usize),
+    /// Another workload has the same pod template: a Rollout with a `workloadRef`, and its Deployment.
+    #[error("{0} uses the same pod template and has other recommendations: edit it by hand")]
+    SharedTemplate(String),
     /// A JSON patch sets resources.
     #[error("a JSON patch (RFC 6902) sets these resources: edit the patch by hand")]
     JsonPatch,
@@ -118,9 +124,7 @@ pub enum Refusal {
     #[error("the container is not in this file: something else adds it")]
     ContainerMissing,
     /// The request would exceed the limit.
-    #[error(
-        "the request {request} would exceed the limit {limit} of the file: change both by hand"
-    )]
+    #[error("the request {request} would exceed the limit {limit}: change both by hand")]
     RequestAboveLimit {
         /// The request.
         request: String,

@@ -80,6 +80,19 @@ impl<'t> ContainerNode<'t> {
             (None, Some(entry)) => quantity_of(entry),
             (None, None) => None,
         };
+        let kept = request.filter(|_| new_request.is_none() && new_limit.is_some());
+        if let (Some(entry), Some(limit_after)) = (kept, limit_after.as_ref())
+            && let Some(kept) = quantity_of(entry)
+            && kept > *limit_after
+        {
+            return Err(Refused {
+                line: entry.key.line,
+                reason: Refusal::RequestAboveLimit {
+                    request: kept.to_string(),
+                    limit: limit_after.to_string(),
+                },
+            });
+        }
         if let (Some(amount), Some(limit_after)) = (new_request, limit_after) {
             if amount::quantity(resource, amount) > limit_after {
                 return Err(Refused {

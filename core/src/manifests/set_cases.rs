@@ -3,7 +3,7 @@
 use crate::rightsizing::{report::Report, survey::Resource};
 
 use super::{
-    EditPlan, MAX_FILE_BYTES, MAX_FILES, ManifestSet, Refusal,
+    EditPlan, MAX_FILE_BYTES, MAX_FILES, ManifestSet, Placement, Refusal,
     test_reports::{MIB, container, memory, report, resource, set, workload},
     unified_diff,
 };
@@ -63,6 +63,14 @@ fn plan(report: &Report, files: &[(&str, &str)]) -> EditPlan {
     manifests.plan()
 }
 
+/// The line of a resource of the first container of a workload.
+fn line(plan: &EditPlan, workload: usize, resource: Resource) -> Option<usize> {
+    let mut placements = plan.placements.iter();
+    let is_it =
+        |one: &&Placement| (one.workload, one.container, one.resource) == (workload, 0, resource);
+    placements.find(is_it).map(|one| one.line)
+}
+
 fn reasons(plan: &EditPlan) -> Vec<(&str, usize, &Refusal)> {
     plan.problems.iter().map(|problem| (&*problem.file, problem.line, &problem.reason)).collect()
 }
@@ -96,13 +104,13 @@ fn the_difference_is_that_of_the_documentation() {
 #[test]
 fn places_of_all_resources_are_known() {
     let plan = plan(&checkout(), &[("a.yaml", CHECKOUT)]);
-    assert_eq!(plan.placement(0, 0, Resource::Cpu).map(|place| place.line), Some(21));
-    assert_eq!(plan.placement(0, 0, Resource::Memory).map(|place| place.line), Some(22));
-    assert_eq!(plan.placement(1, 0, Resource::Memory), None);
+    assert_eq!(line(&plan, 0, Resource::Cpu), Some(21));
+    assert_eq!(line(&plan, 0, Resource::Memory), Some(22));
+    assert_eq!(line(&plan, 1, Resource::Memory), None);
     let bare = CHECKOUT.replace("            requests:\n              cpu: 500m        # measured in May\n              memory: 512Mi\n", "");
     let plan = super::set_cases::plan(&checkout(), &[("a.yaml", &bare)]);
-    assert_eq!(plan.placement(0, 0, Resource::Cpu).map(|place| place.line), Some(19));
-    assert_eq!(plan.placement(0, 0, Resource::Memory).map(|place| place.line), Some(21));
+    assert_eq!(line(&plan, 0, Resource::Cpu), Some(19));
+    assert_eq!(line(&plan, 0, Resource::Memory), Some(21));
 }
 
 #[test]
@@ -128,6 +136,39 @@ fn an_object_that_can_be_several_workloads_is_refused() {
     assert_eq!(reasons(&plan), [("a.yaml", 2, &Refusal::SeveralWorkloads(2))]);
     let plan = super::set_cases::plan(&report, &[("a.yaml", CHECKOUT)]);
     assert_eq!((plan.files.len(), plan.problems.len()), (1, 0));
+    // The namespace does not tell clusters apart.
+    let mut report = checkout();
+    let mut other = report.workloads[0].clone();
+    other.cluster = Some("eu".to_owned());
+    report.workloads.push(other);
+    let plan = super::set_cases::plan(&report, &[("a.yaml", CHECKOUT)]);
+    let reason = Refusal::SeveralClusters(2);
+    assert_eq!(reasons(&plan), [("a.yaml", 2, &reason), ("a.yaml", 2, &reason)]);
+    assert!(reason.to_string().contains("each of 2 clusters"));
+}
+
+#[test]
+fn a_template_of_two_workloads_is_refused_and_the_rest_is_edited() {
+    let main = |request| vec![container("main", vec![memory(request)])];
+    let rollout = "kind: Rollout\nmetadata: {name: web, namespace: shop}\nspec:\n  workloadRef: {kind: Deployment, name: checkout}\n";
+    let other = CHECKOUT.replace("checkout", "other");
+    let files = [("a.yaml", CHECKOUT), ("b.yaml", rollout), ("c.yaml", &*other)];
+    let of = |deployment| {
+        report(vec![
+            workload("shop/Deployment/checkout", deployment),
+            workload("shop/Deployment/other", main(300)),
+            workload("shop/Rollout/web", main(200)),
+        ])
+    };
+    let shared = plan(&of(main(100)), &files);
+    let [deployment, rollout] = ["Deployment/checkout", "Rollout/web"]
+        .map(|title| Refusal::SharedTemplate(format!("shop/{title}")));
+    assert_eq!(reasons(&shared), [("a.yaml", 2, &rollout), ("a.yaml", 2, &deployment)]);
+    let edited: Vec<_> = shared.files.iter().map(|file| &*file.path).collect();
+    assert_eq!(edited, ["c.yaml"]);
+    // A Deployment that needs no change, as one that is scaled to zero, does not get in the way.
+    let plan = plan(&of(vec![]), &files);
+    assert_eq!((plan.files.len(), plan.problems.len()), (2, 0), "{plan:?}");
 }
 
 #[test]

@@ -276,6 +276,26 @@ impl ContainerHistory {
         (top(&cpu, rules.cpu_histogram_config()), top(&memory, rules.memory_histogram_config()))
     }
 
+    /// Percentiles (0 to 1, ascending) of CPU in cores, as estimates read them.
+    pub fn cpu_percentiles<const N: usize>(
+        &self,
+        shares: [f64; N],
+        rules: &ModelRules,
+    ) -> [f64; N] {
+        let buckets = rules.cpu_histogram_config().buckets;
+        aggregate::merged(self, rules).0.percentiles(buckets, shares)
+    }
+
+    /// Percentiles (0 to 1, ascending) of memory peaks in bytes, as estimates read them.
+    pub fn memory_percentiles<const N: usize>(
+        &self,
+        shares: [f64; N],
+        rules: &ModelRules,
+    ) -> [f64; N] {
+        let buckets = rules.memory_histogram_config().buckets;
+        aggregate::merged(self, rules).1.percentiles(buckets, shares)
+    }
+
     /// Whether the history is too old to be used.
     pub fn is_expired(&self, now: Time, rules: &ModelRules) -> bool {
         // Upstream never expires the checkpoints that it loaded at startup.

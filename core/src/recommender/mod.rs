@@ -34,6 +34,7 @@ pub mod model_settings;
 pub mod namespace_scope;
 pub mod node_capacity;
 pub mod oom;
+pub mod plan;
 pub mod pod_cap;
 pub mod policy;
 pub mod published_status;

@@ -1,9 +1,9 @@
 //! Puts the report together: evidence to targets, levels, changes, costs and totals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    autoscaler::{ContainerRequest, SharedDecision, decide},
+    autoscaler::{AutoscalerRule, ContainerRequest, SharedDecision, decide, stay_all},
     changes::{ChangeInput, plan},
     evidence::ContainerEvidence,
     fail_on::changes,
@@ -37,7 +37,10 @@ pub fn report(
     options: &ReportOptions,
     now: Time,
 ) -> Report {
-    let assembly = Assembly { survey, options, nodes: NodeSizes::of(survey) };
+    let clusters: BTreeSet<Option<&str>> =
+        survey.workloads.iter().map(|workload| workload.cluster.as_deref()).collect();
+    let nodes = clusters.into_iter().map(|cluster| (cluster, NodeSizes::of(survey, cluster)));
+    let assembly = Assembly { survey, options, now, nodes: nodes.collect() };
     let mut workloads: Vec<&Workload> = survey.workloads.iter().collect();
     workloads.sort_by(|left, right| identity(left).cmp(&identity(right)));
     let (mut all, mut namespaces) = (TotalsBuilder::default(), BTreeMap::new());
@@ -73,6 +76,22 @@ pub fn report(
     }
 }
 
+fn request_above_nodes(
+    container: &Container,
+    nodes: &NodeSizes,
+    resource: Resource,
+) -> Option<String> {
+    let largest = nodes.largest(resource)?;
+    let request = request_of(container, resource).filter(|request| *request > largest)?;
+    let text = |amount| amount_text(resource, amount);
+    let (request, largest) = (text(request), text(largest));
+    let name = match resource {
+        Resource::Cpu => "CPU",
+        Resource::Memory => "memory",
+    };
+    Some(format!("the {name} request {request} is more than any node has ({largest})"))
+}
+
 fn identity(workload: &Workload) -> [Option<&str>; 4] {
     let Workload { cluster, namespace, kind, name, .. } = workload;
     [cluster.as_deref(), Some(namespace), Some(kind), Some(name)]
@@ -97,7 +116,9 @@ fn remarks(options: &ReportOptions, assumed: usize) -> Vec<String> {
 struct Assembly<'a> {
     survey: &'a Survey,
     options: &'a ReportOptions,
-    nodes: NodeSizes,
+    now: Time,
+    /// By cluster.
+    nodes: BTreeMap<Option<&'a str>, NodeSizes>,
 }
 
 /// A container while its workload is put together.
@@ -132,18 +153,22 @@ impl Assembly<'_> {
         evidence: &[Option<&ContainerEvidence>],
     ) -> (WorkloadReport, Option<f64>) {
         let runs = evidence.iter().flatten().find_map(|evidence| evidence.runs);
-        let pods = mean_pods(workload, runs, self.options.window);
+        let pods = mean_pods(workload, runs, self.options.window, self.now);
         let price = self.options.prices.as_ref().map_or_else(Price::default, |prices| {
             prices.of_pods(&workload.nodes, &self.survey.nodes)
         });
         let cost = PodCost { pods, price };
-        let targets = targets_of(workload, evidence, &self.nodes, self.options);
+        let unknown = NodeSizes::default();
+        let nodes = self.nodes.get(&workload.cluster.as_deref()).unwrap_or(&unknown);
+        let targets = targets_of(workload, evidence, nodes, self.options);
         let mut drafts: Vec<Draft<'_>> = workload
             .containers
             .iter()
             .zip(evidence)
             .zip(targets)
-            .map(|((container, evidence), targets)| self.draft(container, *evidence, targets))
+            .map(|((container, evidence), targets)| {
+                self.draft((container, nodes), *evidence, targets)
+            })
             .collect();
         let target_changes = self.share_with_autoscalers(workload, &mut drafts);
         let containers: Vec<ContainerReport> =
@@ -170,13 +195,17 @@ impl Assembly<'_> {
 
     fn draft<'a>(
         &self,
-        container: &'a Container,
+        (container, nodes): (&'a Container, &NodeSizes),
         evidence: Option<&'a ContainerEvidence>,
         targets: ContainerTargets,
     ) -> Draft<'a> {
         let mut remarks = targets.remarks.clone();
+        let defaults = container.limit_range.as_ref();
+        remarks.extend(defaults.map(|name| {
+            format!("requests or limits that it does not set are defaults of LimitRange {name}")
+        }));
         let changes = RESOURCES.map(|resource| {
-            remarks.extend(self.request_above_nodes(container, resource));
+            remarks.extend(request_above_nodes(container, nodes, resource));
             let Ok(need) = targets.of(resource) else { return Change::default() };
             let planned = plan(&ChangeInput {
                 resource,
@@ -188,19 +217,18 @@ impl Assembly<'_> {
                 share: self.options.thresholds.change.share,
                 runtime: container.runtime.as_ref(),
                 memory_peak: evidence.and_then(|evidence| evidence.memory_peak),
+                least_limit: targets.least_memory_limit.filter(|_| resource == Resource::Memory),
             });
+            let groups = evidence.map(|evidence| &*evidence.node_groups).unwrap_or_default();
+            let thresholds = &self.options.thresholds.node_groups;
+            if changes(&planned.change) && should_split(groups, resource, thresholds) {
+                let held = "its pods need different amounts on different nodes".to_owned();
+                return Change { held: Some(held), ..Change::default() };
+            }
             remarks.extend(planned.remarks);
             planned.change
         });
         Draft { container, evidence, targets, changes, remarks }
-    }
-
-    fn request_above_nodes(&self, container: &Container, resource: Resource) -> Option<String> {
-        let largest = self.nodes.largest(resource)?;
-        let request = request_of(container, resource).filter(|request| *request > largest)?;
-        let text = |amount| amount_text(resource, amount);
-        let (request, largest) = (text(request), text(largest));
-        Some(format!("it requests {request} of {resource}, more than any node has ({largest})"))
     }
 
     /// Holds changes that an autoscaler of replicas does not allow; returns the targets that change with the
@@ -212,6 +240,11 @@ impl Assembly<'_> {
     ) -> Vec<TargetChange> {
         let mut target_changes = Vec::new();
         for (index, resource) in RESOURCES.into_iter().enumerate() {
+            let injected = workload.injected.iter().map(|container| {
+                let current = request_of(container, resource);
+                let Container { name, role, .. } = container;
+                ContainerRequest { name, role: *role, current, new: current }
+            });
             let requests: Vec<ContainerRequest<'_>> = drafts
                 .iter()
                 .map(|draft| {
@@ -220,10 +253,15 @@ impl Assembly<'_> {
                     let Container { name, role, .. } = draft.container;
                     ContainerRequest { name, role: *role, current, new }
                 })
+                .chain(injected)
                 .collect();
             let rule = self.options.autoscalers;
             let SharedDecision { target_changes: of_resource, held } =
-                decide(rule, resource, &workload.utilization_targets, &requests);
+                if workload.autoscalers_unknown && rule != AutoscalerRule::Ignore {
+                    stay_all(&requests)
+                } else {
+                    decide(rule, resource, &workload.utilization_targets, &requests)
+                };
             target_changes.extend(of_resource);
             for draft in drafts.iter_mut() {
                 let reason = held.get(&*draft.container.name);

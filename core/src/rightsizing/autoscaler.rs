@@ -117,6 +117,14 @@ pub fn decide(
     decision
 }
 
+/// All requests stay, as it is unknown which targets are relative to them.
+pub fn stay_all(containers: &[ContainerRequest<'_>]) -> SharedDecision {
+    let reason =
+        "HorizontalPodAutoscalers could not be read, and its target may have to change too";
+    let held = containers.iter().map(|container| (container.name.to_owned(), reason.to_owned()));
+    SharedDecision { target_changes: Vec::new(), held: held.collect() }
+}
+
 /// The requests that a target is relative to.
 struct Sums<'a> {
     current: i64,

@@ -20,6 +20,8 @@ pub struct Baseline {
     pub score: Option<u32>,
     /// What all requests cost a month.
     pub cost: Option<f64>,
+    /// The currency of the cost.
+    pub currency: Option<String>,
     rows: BTreeMap<RowKey, BaselineRow>,
 }
 
@@ -66,6 +68,7 @@ struct Head {
 
 #[derive(Deserialize)]
 struct Body {
+    currency: Option<String>,
     totals: BaselineTotals,
     workloads: Vec<BaselineWorkload>,
 }
@@ -142,6 +145,7 @@ impl Baseline {
         let mut baseline = Self {
             score: totals.score.as_ref().map(|score| score.value),
             cost: total_cost(totals.cpu.cost, totals.memory.cost),
+            currency: body.currency,
             rows: BTreeMap::new(),
         };
         for workload in body.workloads {

@@ -10,6 +10,9 @@ use super::{
     survey::{Resource, RuntimeHint},
 };
 
+/// A limit is lowered by at most this part of it at once.
+const MAX_STEP: i64 = 4;
+
 /// A resource of a container with what it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeInput<'a> {
@@ -31,6 +34,8 @@ pub struct ChangeInput<'a> {
     pub runtime: Option<&'a RuntimeHint>,
     /// The peak of memory within the window.
     pub memory_peak: Option<MemoryPeak>,
+    /// The limit is not lowered below this, and not by more than a quarter at once; `None` if the policy decides alone.
+    pub least_limit: Option<i64>,
 }
 
 /// A change, and what to know about it.
@@ -54,6 +59,7 @@ pub fn plan(input: &ChangeInput<'_>) -> PlannedChange {
         _ => need.target,
     };
     let wanted = input.limit_rule.apply(resource, current, request, input.max_allowed);
+    let (wanted, slowed) = lowered_slowly(current, wanted, input.least_limit);
     let runtime = input.runtime.filter(|_| resource == Resource::Memory);
     let (new, remark) = match runtime {
         Some(hint) => bounded(hint, current, wanted, wanted.request == wanted.limit),
@@ -69,9 +75,31 @@ pub fn plan(input: &ChangeInput<'_>) -> PlannedChange {
         remove_limit,
         held: None,
     };
-    let mut remarks: Vec<String> = remark.into_iter().collect();
+    let mut remarks: Vec<String> = slowed.into_iter().chain(remark).collect();
     remarks.extend(limit_below_peak(input, limit));
     PlannedChange { change, remarks }
+}
+
+/// Lowers a limit only in steps, and not below the least one, with a remark. A request that equals the limit stays equal.
+fn lowered_slowly(
+    current: RequestAndLimit,
+    wanted: RequestAndLimit,
+    least: Option<i64>,
+) -> (RequestAndLimit, Option<String>) {
+    let (Some(least), Some(of_pods), Some(limit)) = (least, current.limit, wanted.limit) else {
+        return (wanted, None);
+    };
+    let bound = least.max(of_pods - of_pods / MAX_STEP).min(of_pods);
+    if limit >= bound {
+        return (wanted, None);
+    }
+    let is_equal = wanted.request == wanted.limit;
+    let request = if is_equal { Some(bound) } else { wanted.request };
+    let remark = format!(
+        "the limit is lowered to {}: not below the peak without page cache and 30 %, and at most by a quarter at once",
+        amount_text(Resource::Memory, bound)
+    );
+    (RequestAndLimit { request, limit: Some(bound) }, Some(remark))
 }
 
 /// Whether a request is close enough to the target.
@@ -122,6 +150,27 @@ mod tests {
             share: 0.1,
             runtime: None,
             memory_peak: None,
+            least_limit: None,
+        }
+    }
+
+    #[test]
+    fn a_limit_without_page_cache_is_lowered_in_steps() {
+        for (request, limit, target, least, expected) in [
+            // 2000 / 4 at most.
+            (500, 2000, 100, 130, change(Some(100), Some(1500), false)),
+            (500, 2000, 100, 1800, change(Some(100), Some(1800), false)),
+            (500, 2000, 100, 3000, change(Some(100), None, false)),
+            (500, 2000, 450, 500, change(Some(450), Some(1800), false)),
+            (1000, 1000, 100, 130, change(Some(750), Some(750), false)),
+            // What raises a limit is not bounded.
+            (500, 2000, 1000, 9000, change(Some(1000), Some(4000), false)),
+        ] {
+            let wide = need(1, target, 1 << 50);
+            let mut input = input(Some(request), Some(limit), wide, "ratio");
+            input.least_limit = Some(least);
+            let found = plan(&input);
+            assert_eq!(found.change, expected, "{request} {limit} {target} {least}");
         }
     }
 

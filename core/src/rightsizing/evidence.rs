@@ -11,7 +11,9 @@ use crate::{
     },
 };
 
-use super::{runs::RunTargets, runtime_bounds::JvmMemory};
+use super::{
+    daily_peaks::DailyPeaks, page_cache::NeededMemory, runs::RunTargets, runtime_bounds::JvmMemory,
+};
 
 /// What history shows about a container, all of its pods together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +36,8 @@ pub struct ContainerEvidence {
     pub memory_peak: Option<MemoryPeak>,
     /// The peak of memory of one pod in the longer time of `--peak-length`.
     pub rare_memory_peak: Option<MemoryPeak>,
+    /// The peak of memory of one pod on each day of that longer time. Earlier days without a high peak may be missing.
+    pub daily_memory_peaks: DailyPeaks,
     /// Runs of a CronJob or Job.
     pub runs: Option<RunCounts>,
     /// What the runs need. It replaces the recommendation.
@@ -42,6 +46,8 @@ pub struct ContainerEvidence {
     pub node_groups: Vec<NodeGroupTarget>,
     /// Memory that the container cannot give back, without page cache; `None` if unknown.
     pub needed_memory_peak: Option<MemoryPeak>,
+    /// The same by day; `None` if unknown.
+    pub needed_memory: Option<NeededMemory>,
     /// What a Java virtual machine uses besides its heap; `None` if its series are not there.
     pub jvm_memory: Option<JvmMemory>,
 }
@@ -56,16 +62,20 @@ pub struct MemoryPeak {
     pub at: Time,
 }
 
-/// How many runs of a CronJob or Job have samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How many runs of a CronJob or Job have samples, and how long they take.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunCounts {
     /// Runs within the window.
     pub total: u32,
     /// Runs with at least one sample.
     pub seen: u32,
-    /// The mean length of a run in seconds.
-    pub mean_seconds: u64,
+    /// The mean length of a run in seconds; `None` if no length is known.
+    pub mean_seconds: Option<u64>,
+    /// The running time of all pods of all runs in seconds, with parallel pods each for itself; `None` if no length is
+    /// known.
+    pub pod_seconds: Option<u64>,
 }
 
 /// The target of the pods of a DaemonSet on one group of nodes.

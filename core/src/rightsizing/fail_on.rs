@@ -150,13 +150,22 @@ impl FailOn {
                 let Some(cost) = total_cost(totals.cpu.cost, totals.memory.cost) else {
                     return vec![Failure::Unknown("cost")];
                 };
-                let most = most + baseline.and_then(|baseline| baseline.cost).unwrap_or(0.0);
+                let before = match baseline.map(|baseline| (baseline.cost, &baseline.currency)) {
+                    None => 0.0,
+                    Some((None, _)) => return vec![Failure::Unknown("cost of the baseline")],
+                    Some((_, currency)) if *currency != report.currency => {
+                        return vec![Failure::Unknown("cost of the baseline in this currency")];
+                    }
+                    Some((Some(cost), _)) => cost,
+                };
+                let most = most + before;
                 (cost > most).then_some(Failure::Cost { cost, most }).into_iter().collect()
             }
             Self::Change | Self::Risk(_) | Self::Waste(_) => {
                 let failing = |key: RowKey, row: &ResourceReport| {
                     let before = baseline.and_then(|baseline| baseline.row(&key));
-                    let fails = self.row_fails(row) && !before.is_some_and(|row| self.failed(row));
+                    let fails = self.row_fails(row)
+                        && before.is_none_or(|before| self.is_worse(row, before));
                     fails.then_some(Failure::Row(key))
                 };
                 rows(report).filter_map(|(key, row)| failing(key, row)).collect()
@@ -173,12 +182,12 @@ impl FailOn {
         }
     }
 
-    /// Whether a row of the baseline failed too.
-    fn failed(self, row: BaselineRow) -> bool {
+    /// Whether a row that fails was better in the baseline.
+    fn is_worse(self, row: &ResourceReport, before: BaselineRow) -> bool {
         match self {
-            Self::Change => row.changes,
-            Self::Risk(level) => row.risk >= level,
-            Self::Waste(level) => row.waste >= level,
+            Self::Change => !before.changes,
+            Self::Risk(_) => row.risk > before.risk,
+            Self::Waste(_) => row.waste > before.waste,
             Self::Never | Self::Score(_) | Self::Cost(_) => false,
         }
     }

@@ -239,7 +239,7 @@ mod tests {
             (0, 0, Err(EvidenceGap::TooFewRuns)),
         ] {
             let evidence = ContainerEvidence {
-                runs: Some(RunCounts { total, seen, mean_seconds: 60 }),
+                runs: Some(RunCounts { total, seen, ..RunCounts::default() }),
                 run_targets: Some(targets),
                 ..ContainerEvidence::default()
             };
@@ -250,7 +250,7 @@ mod tests {
         }
         // The samples of a few short runs cover less than a day.
         let mut sampled = evidence([80, 100, 200], [1, 2, 3]);
-        sampled.runs = Some(RunCounts { total: 3, seen: 3, mean_seconds: 60 });
+        sampled.runs = Some(RunCounts { total: 3, seen: 3, ..RunCounts::default() });
         let explanation = explained(Time::EPOCH, Time::from_secs(HOUR), 9);
         sampled.recommendation.as_mut().expect("a recommendation").explanation.cpu =
             Some(explanation);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     autoscaler::AutoscalerRule,
     limits::LimitRules,
+    page_cache::MemorySignal,
     prices::Prices,
     report::SourceReport,
     survey::{Amounts, Unread},
@@ -26,6 +27,10 @@ pub struct ReportOptions {
     pub cap_to_largest_node: bool,
     /// `--keep-peaks`: memory covers the peak of the longer time.
     pub keep_peaks: bool,
+    /// `--memory-signal`.
+    pub memory_signal: MemorySignal,
+    /// `--recommendation-margin-fraction`, for memory without page cache.
+    pub margin: f64,
     /// `--container-recommendation-max-allowed-cpu` and `-memory`, which the limit policy `max` uses.
     pub max_allowed: Amounts,
     /// The length of the window; `None` if it differs between sources. What jobs cost depends on it.

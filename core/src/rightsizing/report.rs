@@ -70,10 +70,20 @@ pub struct SourceReport {
     pub step_seconds: Option<u64>,
     /// The number of queries.
     pub queries: u64,
-    /// The size of their responses in bytes.
+    /// The size of their responses in bytes, after decompression.
     pub bytes: u64,
+    /// The size of their responses as they were transferred; 0 if unknown.
+    #[serde(default)]
+    pub transferred_bytes: u64,
     /// How long they took in seconds.
     pub seconds: f64,
+}
+
+impl SourceReport {
+    /// The size of the responses as they were transferred, as far as it is known.
+    pub fn size(&self) -> u64 {
+        if self.transferred_bytes > 0 { self.transferred_bytes } else { self.bytes }
+    }
 }
 
 /// Sums over workloads.

@@ -148,11 +148,13 @@ pub fn targets(
 fn count(runs: &[Run]) -> RunCounts {
     let seen = runs.iter().filter(|run| run.memory_peak.is_some() || cpu_of(run).is_some());
     let lengths: Vec<f64> = runs.iter().filter_map(length_of).collect();
-    let mean = lengths.iter().sum::<f64>() / lengths.len().max(1) as f64;
+    let sum = lengths.iter().sum::<f64>();
+    let mean = Some(sum / lengths.len() as f64).filter(|_| !lengths.is_empty());
     RunCounts {
         total: u32::try_from(runs.len()).unwrap_or(u32::MAX),
         seen: u32::try_from(seen.count()).unwrap_or(u32::MAX),
-        mean_seconds: mean.round() as u64,
+        mean_seconds: mean.map(|mean| mean.round() as u64),
+        pod_seconds: mean.map(|mean| (mean * runs.len() as f64).ceil() as u64),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::types::units::Bytes;
 /// Memory of a thread's stack, if `-Xss` is not set.
 const THREAD_STACK: i64 = 1 << 20;
 
-/// What a Java virtual machine uses besides its heap, at its peak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a Java virtual machine uses besides its heap, at its peak, and what is known of its heap.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct JvmMemory {
     /// Committed non-heap memory.
     pub non_heap: Bytes,
@@ -20,8 +20,23 @@ pub struct JvmMemory {
     pub threads: u32,
     /// The stack of a thread; `None` for the default.
     pub thread_stack: Option<Bytes>,
-    /// Direct buffers.
-    pub direct_buffers: Bytes,
+    /// Direct buffers; `None` if unknown.
+    pub direct_buffers: Option<Bytes>,
+    /// The data that stays in the heap; `None` if unknown.
+    pub live_data: Option<Bytes>,
+    /// The largest share of an hour that was garbage collection; `None` if unknown.
+    pub collection_share: Option<f64>,
+}
+
+impl JvmMemory {
+    /// The memory of a container with a heap of this size, and 10 %.
+    pub fn memory_with_heap(&self, heap: i64) -> i64 {
+        let stack = self.thread_stack.map_or(THREAD_STACK, |stack| stack.0);
+        let threads = i64::from(self.threads).saturating_mul(stack);
+        let direct_buffers = self.direct_buffers.map_or(0, |bytes| bytes.0);
+        let parts = [heap, self.non_heap.0, threads, direct_buffers];
+        percent_of(parts.into_iter().fold(0, i64::saturating_add), 110)
+    }
 }
 
 /// The least memory that a runtime works with.
@@ -37,18 +52,26 @@ pub struct MemoryFloor {
 pub fn memory_floor(hint: &RuntimeHint, jvm: Option<&JvmMemory>) -> Option<MemoryFloor> {
     let RuntimeHint::Jvm { known_by, max_heap: Some(heap), .. } = hint else { return None };
     let (bytes, besides) = match jvm {
-        Some(jvm) => {
-            let stack = jvm.thread_stack.map_or(THREAD_STACK, |stack| stack.0);
-            let threads = i64::from(jvm.threads).saturating_mul(stack);
-            let parts = [heap.0, jvm.non_heap.0, threads, jvm.direct_buffers.0];
-            let sum = parts.into_iter().fold(0, i64::saturating_add);
-            (percent_of(sum, 110), "the heap, what it uses besides it, and 10 %")
-        }
+        Some(jvm) if jvm.direct_buffers.is_none() => (
+            jvm.memory_with_heap(heap.0),
+            "the heap, what it uses besides it without direct buffers, which are unknown, and 10 %",
+        ),
+        Some(jvm) => (jvm.memory_with_heap(heap.0), "the heap, what it uses besides it, and 10 %"),
         None => (percent_of(heap.0, 125), "the heap and a rough 25 %, because it has no series"),
     };
     let text = amount_text(Resource::Memory, bytes);
     let reason = format!("memory is at least {text} with {known_by}: {besides}");
     Some(MemoryFloor { bytes, reason })
+}
+
+/// The request of a container whose heap follows its limit: the data that stays in the heap, what is used besides it, and
+/// 15 %. The heap grows to its share of the limit whatever the request is, so usage says little about what is needed. `None`
+/// if something is unknown.
+pub fn request_with_relative_heap(hint: &RuntimeHint, jvm: &JvmMemory) -> Option<i64> {
+    let RuntimeHint::Jvm { max_heap: None, max_heap_percent: Some(_), .. } = hint else {
+        return None;
+    };
+    Some(percent_of(jvm.live_data?.0.saturating_add(jvm.non_heap.0), 115))
 }
 
 /// The limit that the runtime allows, and a remark if that differs from the wanted one. `keeps_qos` is
@@ -160,18 +183,37 @@ mod tests {
         let measured = JvmMemory {
             non_heap: Bytes(200 * MI),
             threads: 100,
-            thread_stack: None,
-            direct_buffers: Bytes(52 * MI),
+            direct_buffers: Some(Bytes(52 * MI)),
+            ..JvmMemory::default()
         };
         let floor = memory_floor(&jvm(Some(2048 * MI), None), Some(&measured)).expect("a floor");
         assert_eq!(floor.bytes, 2640 * MI);
         // (2048 + 200 + 100 x 2 + 52) x 1.1 = 2750.
+        assert!(floor.reason.ends_with(": the heap, what it uses besides it, and 10 %"));
+        let unknown = JvmMemory { direct_buffers: None, ..measured };
+        let floor = memory_floor(&jvm(Some(2048 * MI), None), Some(&unknown)).expect("a floor");
+        assert!(floor.reason.contains("which are unknown"), "{}", floor.reason);
         let large_stacks = JvmMemory { thread_stack: Some(Bytes(2 * MI)), ..measured };
         let floor =
             memory_floor(&jvm(Some(2048 * MI), None), Some(&large_stacks)).expect("a floor");
         assert_eq!(floor.bytes, 2750 * MI);
         assert_eq!(memory_floor(&jvm(None, Some(75)), Some(&measured)), None);
         assert_eq!(memory_floor(&go(Some(900 * MI), false), None), None);
+    }
+
+    #[test]
+    fn a_request_follows_the_data_if_the_heap_follows_the_limit() {
+        let measured = JvmMemory { non_heap: Bytes(200 * MI), ..JvmMemory::default() };
+        let with_data = JvmMemory { live_data: Some(Bytes(300 * MI)), ..measured };
+        for (name, hint, measured, expected) in [
+            ("a share of the limit", jvm(None, Some(75)), &with_data, Some(575 * MI)),
+            ("unknown data", jvm(None, Some(75)), &measured, None),
+            ("a fixed heap", jvm(Some(2048 * MI), None), &with_data, None),
+            ("fixed before relative", jvm(Some(2048 * MI), Some(75)), &with_data, None),
+            ("Go", go(Some(900 * MI), false), &with_data, None),
+        ] {
+            assert_eq!(request_with_relative_heap(&hint, measured), expected, "{name}");
+        }
     }
 
     #[test]

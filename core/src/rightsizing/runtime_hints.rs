@@ -8,12 +8,17 @@ mod jvm;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use crate::{rightsizing::survey::RuntimeHint, types::units::Bytes};
 
 use self::jvm::jvm_hint;
 
 /// The length up to which references to variables are expanded. References to references could multiply without it.
 const MAX_EXPANDED: usize = 16 << 10;
+
+/// The bytes that references may add to the texts of a container altogether.
+const MAX_ADDED: usize = 1 << 20;
 
 /// The value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,37 +37,39 @@ pub fn runtime_hint(
     args: &[String],
     env: &[(Box<str>, EnvValue)],
 ) -> Option<RuntimeHint> {
-    let env = Environment::new(env);
+    let mut room = MAX_ADDED;
+    let env = Environment::new(env, &mut room);
+    let elements = command.iter().chain(args);
     let line: Vec<String> =
-        command.iter().chain(args).flat_map(|element| words(&env.expand(element))).collect();
+        elements.flat_map(|element| words(&env.expand(element, &mut room))).collect();
     jvm_hint(&line, &env).or_else(|| go_hint(&line, &env))
 }
 
-/// The variables of a container, expanded.
-struct Environment<'a>(Vec<(&'a str, Option<String>, bool)>);
+/// The variables of a container by name, expanded: the value, if known, and whether it is the memory limit of
+/// the container. The last variable of a name counts.
+struct Environment<'a>(HashMap<&'a str, (Option<String>, bool)>);
 
 impl<'a> Environment<'a> {
-    fn new(variables: &'a [(Box<str>, EnvValue)]) -> Self {
-        let mut known = Self(Vec::with_capacity(variables.len()));
+    fn new(variables: &'a [(Box<str>, EnvValue)], room: &mut usize) -> Self {
+        let mut known = Self(HashMap::with_capacity(variables.len()));
         for (name, value) in variables {
             let entry = match value {
                 // The kubelet expands references to variables that are listed before.
                 EnvValue::Literal(text) => {
                     let follows_limit = known.is_memory_limit(text);
-                    (&**name, Some(known.expand(text)), follows_limit)
+                    (Some(known.expand(text, room)), follows_limit)
                 }
-                EnvValue::MemoryLimit => (&**name, None, true),
-                EnvValue::Other => (&**name, None, false),
+                EnvValue::MemoryLimit => (None, true),
+                EnvValue::Other => (None, false),
             };
-            known.0.push(entry);
+            known.0.insert(name, entry);
         }
         known
     }
 
-    /// The last variable of that name: its value, if known, and whether it is the memory limit of the container.
     fn get(&self, name: &str) -> Option<(Option<&str>, bool)> {
-        let found = self.0.iter().rev().find(|(own, ..)| *own == name);
-        found.map(|(_, value, follows_limit)| (value.as_deref(), *follows_limit))
+        let (value, follows_limit) = self.0.get(name)?;
+        Some((value.as_deref(), *follows_limit))
     }
 
     fn literal(&self, name: &str) -> Option<&str> {
@@ -76,15 +83,19 @@ impl<'a> Environment<'a> {
         name.and_then(|name| self.get(name)).is_some_and(|(_, follows_limit)| follows_limit)
     }
 
-    /// Replaces `$(NAME)`, and `$NAME` and `${NAME}` as a shell does. Unknown references stay.
-    fn expand(&self, text: &str) -> String {
+    /// Replaces `$(NAME)`, and `$NAME` and `${NAME}` as a shell does. References that are unknown, or for whose
+    /// values there is no room, stay.
+    fn expand(&self, text: &str, room: &mut usize) -> String {
         let (mut expanded, mut rest) = (String::new(), text);
         while let Some(at) = rest.find('$') {
             expanded.push_str(&rest[..at]);
             let reference = &rest[at..];
             let (name, length) = reference_name(reference);
             match self.literal(name) {
-                Some(value) if expanded.len() + value.len() <= MAX_EXPANDED => {
+                Some(value)
+                    if expanded.len() + value.len() <= MAX_EXPANDED && value.len() <= *room =>
+                {
+                    *room -= value.len();
                     expanded.push_str(value);
                 }
                 _ => expanded.push_str(&reference[..length]),
@@ -105,8 +116,10 @@ fn is_bracketed(byte: u8) -> bool {
 fn reference_name(text: &str) -> (&str, usize) {
     for (open, close) in [("$(", ')'), ("${", '}')] {
         if let Some(rest) = text.strip_prefix(open) {
-            return match rest.split_once(close) {
-                Some((name, _)) if name.bytes().all(is_bracketed) => (name, name.len() + 3),
+            // Not searched further than a name goes: a text may have many references that do not end.
+            let name = rest.find(|c: char| !(c.is_ascii() && is_bracketed(c as u8)));
+            return match name {
+                Some(end) if rest[end..].starts_with(close) => (&rest[..end], end + 3),
                 _ => ("", open.len()),
             };
         }
@@ -148,7 +161,9 @@ fn go_hint(line: &[String], env: &Environment<'_>) -> Option<RuntimeHint> {
 }
 
 fn go_by_collector(env: &Environment<'_>) -> Option<RuntimeHint> {
-    let text = env.literal("GOGC")?;
+    // Go ignores anything else.
+    let is_valid = |text: &&str| *text == "off" || text.parse::<i32>().is_ok();
+    let text = env.literal("GOGC").filter(is_valid)?;
     let known_by = format!("GOGC={text}");
     Some(RuntimeHint::Go { known_by, memory_limit: None, follows_limit: false })
 }

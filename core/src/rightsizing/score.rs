@@ -1,7 +1,7 @@
 //! The score: how much of the requests is needed, and how few containers are at risk.
 
 use super::{
-    report::{Level, Score},
+    report::{Level, Score, Totals},
     survey::Resource,
 };
 
@@ -79,6 +79,14 @@ impl ScoreParts {
         }
         used.iter().map(|sums| sums.wasted / sums.amount).sum::<f64>() / used.len() as f64
     }
+}
+
+/// Whether the share of requests that is not needed is one of their cost: prices may be known for one
+/// resource only.
+pub fn is_weighted_by_cost(totals: &Totals) -> bool {
+    let used = [totals.cpu, totals.memory].into_iter().filter(|sums| sums.requested > 0);
+    let costs: Vec<_> = used.map(|sums| sums.cost).collect();
+    !costs.is_empty() && costs.iter().all(|cost| cost.is_some_and(|cost| cost > 0.0))
 }
 
 #[cfg(test)]
@@ -164,6 +172,22 @@ mod tests {
         }
         assert_eq!(parts(&[(cpu, 2.0, 1.0, None)], &[Level::Unsaid]).score(), None);
         assert_eq!(ScoreParts::default().score(), None);
+    }
+
+    #[test]
+    fn costs_are_weights_only_if_all_are_known() {
+        use crate::rightsizing::report::ResourceTotals;
+        let of = |requested, cost| ResourceTotals { requested, cost, ..ResourceTotals::default() };
+        for (cpu, memory, expected) in [
+            (of(1000, Some(30.0)), of(5, Some(10.0)), true),
+            (of(1000, Some(30.0)), of(0, None), true),
+            (of(1000, Some(30.0)), of(5, None), false),
+            (of(1000, Some(30.0)), of(5, Some(0.0)), false),
+            (of(0, None), of(0, None), false),
+        ] {
+            let totals = Totals { cpu, memory, ..Totals::default() };
+            assert_eq!(is_weighted_by_cost(&totals), expected, "{totals:?}");
+        }
     }
 
     proptest! {

@@ -4,9 +4,9 @@
 use super::{
     evidence::{ContainerEvidence, EvidenceGap},
     need::Need,
-    report::{Level, RiskReason},
+    report::{Level, ResourceReport, RiskReason},
     survey::Resource,
-    thresholds::{CpuRiskThresholds, MemoryRiskThresholds, WasteThresholds},
+    thresholds::{CpuRiskThresholds, MemoryRiskThresholds, RiskThresholds, WasteThresholds},
 };
 
 /// The level of a risk, and what it is.
@@ -162,13 +162,50 @@ fn oom_killed(reasons: &mut Reasons, configured: Configured, evidence: &Containe
 
 fn below_need(reasons: &mut Reasons, request: i64, need: &Need, far: i64, share: f64) {
     let Need { target, lower, .. } = *need;
-    let missing = target.saturating_sub(request);
-    let level = match lower {
-        Some(lower) if request < lower && missing >= far => Level::High,
-        _ if (request as f64) < share * target as f64 => Level::Medium,
-        _ => Level::Ok,
+    let level = if is_far_below_need(request, target, lower, far) {
+        Level::High
+    } else if (request as f64) < share * target as f64 {
+        Level::Medium
+    } else {
+        Level::Ok
     };
     reasons.add_if(level > Level::Ok, level, RiskReason::BelowNeed);
+}
+
+fn is_far_below_need(request: i64, target: i64, lower: Option<i64>, far: i64) -> bool {
+    lower.is_some_and(|lower| request < lower) && target.saturating_sub(request) >= far
+}
+
+/// The level of each reason of a row, which has only the highest. A report does not have its thresholds: with
+/// other ones than the default, a request below the need may get the level next to its own.
+pub fn reason_levels(row: &ResourceReport) -> impl Iterator<Item = (&RiskReason, Level)> {
+    let thresholds = RiskThresholds::default();
+    let level = move |reason: &RiskReason| match (reason, row.resource) {
+        (RiskReason::OomKilled { .. }, _) => Level::Critical,
+        (RiskReason::Throttled { share }, _)
+            if *share >= thresholds.cpu.critical_throttled_share =>
+        {
+            Level::Critical
+        }
+        (RiskReason::NoRequest, Resource::Cpu) => Level::Medium,
+        (RiskReason::BelowNeed, resource) => {
+            let far = match resource {
+                Resource::Cpu => thresholds.cpu.high_below_target.milli_value(),
+                Resource::Memory => thresholds.memory.high_below_target.value(),
+            };
+            let amounts = row.request.zip(row.target);
+            let is_far = amounts.is_some_and(|(request, target)| {
+                is_far_below_need(request, target, row.lower, far)
+            });
+            if is_far { Level::High } else { Level::Medium }
+        }
+        _ => Level::High,
+    };
+    // The most severe one comes first, and the level of the row is its own.
+    row.risk_reasons.iter().enumerate().map(move |(index, reason)| {
+        let own = if index == 0 { row.risk } else { level(reason).min(row.risk) };
+        (reason, own)
+    })
 }
 
 /// The level if no rule applies: requests that could not be read are not fine.

@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn shapes_are_said_with_how_they_are_known() {
-        let runs = Some(RunCounts { total: 9, seen: 9, mean_seconds: 1 });
+        let runs = Some(RunCounts { total: 9, seen: 9, ..RunCounts::default() });
         let jvm = Container {
             runtime: Some(RuntimeHint::Jvm {
                 known_by: "-XX:MaxRAMPercentage=75".to_owned(),

@@ -21,6 +21,8 @@ pub struct Survey {
     pub nodes: BTreeMap<Box<str>, Node>,
     /// Why the nodes could not be read. The report is complete without them, but for prices by node and node groups.
     pub nodes_unread: Option<Unread>,
+    /// What else could not be read. The report is complete without it.
+    pub remarks: Vec<String>,
 }
 
 impl Survey {
@@ -47,6 +49,7 @@ impl Survey {
         self.workloads.extend(other.workloads);
         self.unread.extend(other.unread);
         self.nodes.extend(other.nodes);
+        self.remarks.extend(other.remarks);
         if self.nodes_unread.is_none() {
             self.nodes_unread = other.nodes_unread;
         }
@@ -110,6 +113,8 @@ pub struct Workload {
     pub pods: Vec<Box<str>>,
     /// HorizontalPodAutoscalers and WatermarkPodAutoscalers whose targets are relative to its requests.
     pub utilization_targets: Vec<UtilizationTarget>,
+    /// Whether autoscalers of its namespace could not be read, so that `utilization_targets` may be incomplete.
+    pub autoscalers_unknown: bool,
     /// The name of the VerticalPodAutoscaler that targets it.
     pub vpa: Option<Box<str>>,
     /// The object whose pod template this workload uses, if it is another one: `Deployment/web` for a Rollout with a
@@ -117,6 +122,9 @@ pub struct Workload {
     pub template_owner: Option<Box<str>>,
     /// The containers of the pod template.
     pub containers: Vec<Container>,
+    /// The containers that only its newest pod has, such as those of a service mesh. Their requests count for
+    /// `utilization_targets`, and do not change.
+    pub injected: Vec<Container>,
 }
 
 /// A metric of an autoscaler whose target is relative to the requests of a workload.
@@ -145,10 +153,12 @@ pub struct Container {
     pub name: Box<str>,
     /// When it runs.
     pub role: ContainerRole,
-    /// Its requests.
+    /// Its own requests. A missing one is its limit, if it has one.
     pub requests: Amounts,
     /// Its limits.
     pub limits: Amounts,
+    /// The LimitRange whose defaults are among its requests and limits.
+    pub limit_range: Option<Box<str>>,
     /// Whether requests and limits could not be read. Then a missing amount is unknown, and not unset.
     pub resources_unknown: bool,
     /// Settings of the runtime that determine its memory.
@@ -237,6 +247,7 @@ mod tests {
                 unread: vec![unread("deployments.apps")],
                 nodes: [("node-1".into(), Node::default())].into(),
                 nodes_unread: Some(unread("nodes")),
+                remarks: Vec::new(),
             };
             survey.in_cluster(cluster)
         };

@@ -3,9 +3,11 @@
 
 use super::{
     evidence::{ContainerEvidence, EvidenceGap},
+    jvm_heap::possible_heap,
     need::{Need, amount_text, need},
     options::ReportOptions,
-    runtime_bounds::memory_floor,
+    page_cache::{MemorySignal, needed_target},
+    runtime_bounds::{memory_floor, request_with_relative_heap},
     survey::{Amounts, Container, ContainerRole, Resource, Survey, Workload},
 };
 use crate::{
@@ -29,6 +31,8 @@ pub struct ContainerTargets {
     pub memory: Result<Need, EvidenceGap>,
     /// Remarks.
     pub remarks: Vec<String>,
+    /// A limit of memory is not lowered below this; `None` if the policy decides alone.
+    pub least_memory_limit: Option<i64>,
 }
 
 impl ContainerTargets {
@@ -56,9 +60,16 @@ pub struct NodeSizes {
 }
 
 impl NodeSizes {
-    /// The sizes of the nodes of a survey. Nodes of an unknown size do not count.
-    pub fn of(survey: &Survey) -> Self {
-        let known = survey.nodes.values().filter_map(|node| {
+    /// The sizes of the nodes of a cluster. Nodes of an unknown size do not count.
+    pub fn of(survey: &Survey, cluster: Option<&str>) -> Self {
+        // With several clusters, the name of a node begins with that of its cluster.
+        let is_of_cluster = |name: &str| {
+            cluster.is_none_or(|cluster| {
+                name.strip_prefix(cluster).is_some_and(|rest| rest.starts_with('/'))
+            })
+        };
+        let nodes = survey.nodes.iter().filter(|(name, _)| is_of_cluster(name));
+        let known = nodes.filter_map(|(_, node)| {
             let Amounts { cpu, memory } = node.allocatable;
             Some(NodeCapacity { cpu: cpu?, memory: memory? })
         });
@@ -106,6 +117,17 @@ fn of_container(
     let cpu = need(Resource::Cpu, evidence, unsaid);
     let mut memory = need(Resource::Memory, evidence, unsaid);
     let mut remarks = Vec::new();
+    let mut least_memory_limit = None;
+    if let (Ok(need), Some(evidence)) = (&mut memory, evidence) {
+        least_memory_limit = without_page_cache(need, evidence, options, &mut remarks);
+        let weekly = evidence.daily_memory_peaks.weekly_above(Bytes(need.target));
+        if let Some(weekly) = weekly.filter(|_| !options.keep_peaks) {
+            remarks.push(format!(
+                "memory peaked above the target on {} {}s: --memory-histogram-decay-half-life=168h remembers weekly peaks",
+                weekly.weeks, weekly.weekday
+            ));
+        }
+    }
     if let Ok(need) = &mut memory {
         let peak = evidence.and_then(|evidence| evidence.rare_memory_peak);
         let peak = peak.filter(|peak| options.keep_peaks && peak.bytes.0 > need.target);
@@ -115,13 +137,58 @@ fn of_container(
             remarks.push(format!("memory covers the peak of {text} at {}", peak.at));
         }
         let jvm = evidence.and_then(|evidence| evidence.jvm_memory.as_ref());
+        let is_killed = evidence.is_some_and(|evidence| evidence.oom_kills > 0);
+        let by_data = container.runtime.as_ref().zip(jvm).filter(|_| !is_killed);
+        let by_data = by_data.and_then(|(hint, jvm)| request_with_relative_heap(hint, jvm));
+        if let Some(by_data) = by_data.filter(|by_data| *by_data < need.target) {
+            let texts = [by_data, need.target].map(|amount| amount_text(Resource::Memory, amount));
+            let [text, usage] = texts;
+            remarks.push(format!(
+                "memory is {text} by the data in the heap, and {usage} by its size, which follows the limit"
+            ));
+            *need = need.with_target(by_data);
+        }
         let floor = container.runtime.as_ref().and_then(|hint| memory_floor(hint, jvm));
         if let Some(floor) = floor.filter(|floor| floor.bytes > need.target) {
             *need = need.at_least(floor.bytes);
             remarks.push(floor.reason);
         }
+        let possible = jvm.and_then(|jvm| possible_heap(container, jvm, &options.thresholds.jvm));
+        let possible = possible.filter(|possible| possible.memory < need.target);
+        remarks.extend(possible.map(|possible| possible.remark));
     }
-    ContainerTargets { cpu, memory, remarks }
+    ContainerTargets { cpu, memory, remarks, least_memory_limit }
+}
+
+/// Lowers a target of memory to what is needed without page cache, if that is wanted, or says what it would be. Returns the
+/// least limit. A container that was OOM-killed needs what it has.
+fn without_page_cache(
+    need: &mut Need,
+    evidence: &ContainerEvidence,
+    options: &ReportOptions,
+    remarks: &mut Vec<String>,
+) -> Option<i64> {
+    let thresholds = &options.thresholds.page_cache;
+    let memory = evidence.needed_memory.as_ref().filter(|_| evidence.oom_kills == 0)?;
+    let days = &evidence.daily_memory_peaks;
+    let needed = needed_target(memory, days, options.margin, thresholds)?;
+    let saving = need.target.saturating_sub(needed.target);
+    let texts = [needed.target, need.target].map(|amount| amount_text(Resource::Memory, amount));
+    let [text, of_working_set] = texts;
+    match options.memory_signal {
+        MemorySignal::Need if saving > 0 => {
+            *need = need.with_target(needed.target);
+            remarks
+                .push(format!("memory is {text} without page cache, and {of_working_set} with it"));
+            Some(needed.least_limit)
+        }
+        MemorySignal::WorkingSet if saving as f64 >= thresholds.share * need.target as f64 => {
+            remarks
+                .push(format!("memory would be {text} without page cache (--memory-signal=need)"));
+            None
+        }
+        _ => None,
+    }
 }
 
 /// Caps the targets of a pod so that it fits the node that reduces them least. Init containers run before the
@@ -176,114 +243,4 @@ fn apply_cap(targets: &mut ContainerTargets, capped: &ResourceAmounts) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        rightsizing::{
-            evidence::MemoryPeak,
-            survey::{Node, RuntimeHint},
-            testing::{MI, amounts, container, deployment, evidence},
-        },
-        types::Time,
-    };
-
-    const GI: i64 = 1024 * MI;
-
-    fn survey(nodes: &[(i64, i64)]) -> Survey {
-        let node = |(index, (cpu, memory)): (usize, &(i64, i64))| {
-            let allocatable = amounts(Some(*cpu), Some(*memory));
-            (format!("node-{index}").into(), Node { allocatable, ..Node::default() })
-        };
-        Survey { nodes: nodes.iter().enumerate().map(node).collect(), ..Survey::default() }
-    }
-
-    fn targets(targets: &ContainerTargets) -> (i64, i64) {
-        let target = |need: Result<Need, EvidenceGap>| need.expect("a number").target;
-        (target(targets.cpu), target(targets.memory))
-    }
-
-    #[test]
-    fn a_pod_is_capped_to_a_node_and_its_init_containers_alone() {
-        let mut init = container(Amounts::default(), Amounts::default());
-        init.role = ContainerRole::Init;
-        let main = container(Amounts::default(), Amounts::default());
-        let mut sidecar = main.clone();
-        sidecar.role = ContainerRole::Sidecar;
-        let workload = deployment("web", 1, vec![init, main, sidecar]);
-        let (large, small) = (
-            evidence([1, 6000, 9000], [1, GI, 2 * GI]),
-            evidence([1, 2000, 9000], [1, GI, 2 * GI]),
-        );
-        let huge = evidence([1, 9000, 9000], [1, GI, 2 * GI]);
-        let found = |cap_to_largest_node: bool, nodes: &[(i64, i64)]| {
-            let options = ReportOptions { cap_to_largest_node, ..ReportOptions::default() };
-            let sizes = NodeSizes::of(&survey(nodes));
-            targets_of(&workload, &[Some(&huge), Some(&large), Some(&small)], &sizes, &options)
-        };
-        let nodes = [(4000, 64 * GI), (2000, 4 * GI)];
-        let capped = found(true, &nodes);
-        let pairs: Vec<_> = capped.iter().map(targets).collect();
-        // 4 of 8 cores: half of each; the init container alone 4 of 9.
-        assert_eq!(pairs, [(4000, GI), (3000, GI), (1000, GI)]);
-        let remark = "cpu is capped to 3 of 6, so that the pod fits a node";
-        assert_eq!(capped[1].remarks, [remark]);
-        for uncapped in [found(false, &nodes), found(true, &[])] {
-            let pairs: Vec<_> = uncapped.iter().map(targets).collect();
-            assert_eq!(pairs, [(9000, GI), (6000, GI), (2000, GI)]);
-            assert!(uncapped.iter().all(|targets| targets.remarks.is_empty()));
-        }
-    }
-
-    #[test]
-    fn peaks_are_kept_if_asked_for() {
-        let workload =
-            deployment("web", 1, vec![container(Amounts::default(), Amounts::default())]);
-        let mut evidence = evidence([1, 2, 3], [1, 500 * MI, 600 * MI]);
-        let at = Time::from_secs(1_767_225_600);
-        evidence.rare_memory_peak = Some(MemoryPeak { bytes: Bytes(700 * MI), at });
-        let found = |keep_peaks: bool| {
-            let options = ReportOptions { keep_peaks, ..ReportOptions::default() };
-            targets_of(&workload, &[Some(&evidence)], &NodeSizes::default(), &options).remove(0)
-        };
-        assert_eq!(found(false).memory.map(|need| need.target), Ok(500 * MI));
-        let kept = found(true);
-        let expected = Need { target: 700 * MI, lower: Some(1), upper: Some(700 * MI) };
-        assert_eq!(kept.memory, Ok(expected));
-        assert_eq!(kept.remarks, ["memory covers the peak of 700Mi at 2026-01-01T00:00:00Z"]);
-    }
-
-    #[test]
-    fn memory_is_never_below_the_heap() {
-        let mut main = container(Amounts::default(), Amounts::default());
-        main.runtime = Some(RuntimeHint::Jvm {
-            known_by: "-Xmx1g".to_owned(),
-            max_heap: Some(Bytes(GI)),
-            max_heap_percent: None,
-        });
-        let workload = deployment("web", 1, vec![main]);
-        for (target, expected, remarks) in [(500 * MI, 1280 * MI, 1), (2 * GI, 2 * GI, 0)] {
-            let evidence = evidence([1, 2, 3], [1, target, 9 * GI]);
-            let options = ReportOptions::default();
-            let found = targets_of(&workload, &[Some(&evidence)], &NodeSizes::default(), &options);
-            assert_eq!(found[0].memory.map(|need| need.target), Ok(expected));
-            assert_eq!(found[0].remarks.len(), remarks);
-        }
-        let missing =
-            targets_of(&workload, &[None], &NodeSizes::default(), &ReportOptions::default());
-        assert_eq!(
-            missing[0].memory,
-            Err(EvidenceGap::WithoutSeries),
-            "a heap alone is no history"
-        );
-    }
-
-    #[test]
-    fn nodes_of_an_unknown_size_do_not_count() {
-        let mut survey = survey(&[(4000, GI)]);
-        let half = Node { allocatable: amounts(Some(9000), None), ..Node::default() };
-        survey.nodes.insert("half".into(), half);
-        let sizes = NodeSizes::of(&survey);
-        assert_eq!(sizes.largest(Resource::Cpu), Some(4000));
-        assert_eq!(NodeSizes::default().largest(Resource::Cpu), None);
-    }
-}
+mod tests;

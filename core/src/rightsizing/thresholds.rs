@@ -25,6 +25,8 @@ pub struct Thresholds {
     pub node_groups: NodeGroupThresholds,
     /// When memory without page cache is reported.
     pub page_cache: PageCacheThresholds,
+    /// When a smaller heap of a Java virtual machine is reported.
+    pub jvm: JvmThresholds,
 }
 
 /// What is needed for a number. With less, a container has neither a target nor a level.
@@ -208,11 +210,31 @@ impl Default for NodeGroupThresholds {
 pub struct PageCacheThresholds {
     /// The share of the peak that is page cache.
     pub share: f64,
+    /// With `--memory-signal=need`: the share of the peak of most days that is page cache.
+    pub daily_share: f64,
+    /// With `--memory-signal=need`: the share of page cache in use that is kept.
+    pub kept_share: f64,
 }
 
 impl Default for PageCacheThresholds {
     fn default() -> Self {
-        Self { share: 1.0 / 3.0 }
+        Self { share: 1.0 / 3.0, daily_share: 0.3, kept_share: 0.5 }
+    }
+}
+
+/// When a smaller heap of a Java virtual machine is reported.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct JvmThresholds {
+    /// The heap as a multiple of the data that stays in it.
+    pub heap_factor: f64,
+    /// The share of an hour that may be garbage collection.
+    pub max_collection_share: f64,
+}
+
+impl Default for JvmThresholds {
+    fn default() -> Self {
+        Self { heap_factor: 2.5, max_collection_share: 0.05 }
     }
 }
 
@@ -268,7 +290,7 @@ impl Thresholds {
 
     /// Checks that each value makes sense.
     pub fn validate(&self) -> Result<(), ThresholdsError> {
-        let Self { unsaid, risk, waste, change, node_groups, page_cache } = self;
+        let Self { unsaid, risk, waste, change, node_groups, page_cache, jvm } = self;
         let (cpu, memory) = (&risk.cpu, &risk.memory);
         for (field, share) in [
             ("unsaid.seenRunsShare", unsaid.seen_runs_share),
@@ -282,6 +304,8 @@ impl Thresholds {
             ("waste.medium.share", waste.medium.share),
             ("waste.lowShare", waste.low_share),
             ("pageCache.share", page_cache.share),
+            ("pageCache.dailyShare", page_cache.daily_share),
+            ("jvm.maxCollectionShare", jvm.max_collection_share),
         ] {
             if !(share > 0.0 && share <= 1.0) {
                 return Err(invalid(field, &share, "a number above 0 and at most 1"));
@@ -317,6 +341,16 @@ impl Thresholds {
         }
         if unsaid.runs == 0 {
             return Err(invalid("unsaid.runs", &unsaid.runs, "a number above 0"));
+        }
+        if !(0.0..=1.0).contains(&page_cache.kept_share) {
+            return Err(invalid(
+                "pageCache.keptShare",
+                &page_cache.kept_share,
+                "a number from 0 to 1",
+            ));
+        }
+        if !(1.0..=100.0).contains(&jvm.heap_factor) {
+            return Err(invalid("jvm.heapFactor", &jvm.heap_factor, "a number from 1 to 100"));
         }
         if !(0.0..1.0).contains(&change.share) {
             return Err(invalid("change.share", &change.share, "a number from 0 to below 1"));

@@ -9,6 +9,13 @@ use super::{
     survey::{ContainerRole, Resource},
 };
 
+/// Why a container has no recommendation, for neither of its resources.
+pub fn without_recommendation(container: &ContainerReport) -> Option<EvidenceGap> {
+    let rows = &container.resources;
+    let gap = rows.iter().find_map(|row| row.unsaid);
+    gap.filter(|_| rows.iter().all(|row| row.target.is_none()))
+}
+
 /// Sums workloads.
 #[derive(Clone, Debug, Default)]
 pub struct TotalsBuilder {
@@ -75,9 +82,7 @@ impl TotalsBuilder {
                 *levels.entry(level).or_default() += 1;
             }
         }
-        let has_number = container.resources.iter().any(|row| row.target.is_some());
-        let gap = container.resources.iter().find_map(|row| row.unsaid);
-        if let Some(gap) = gap.filter(|_| !has_number) {
+        if let Some(gap) = without_recommendation(container) {
             *self.unsaid.entry(gap).or_default() += 1;
         }
     }
@@ -115,5 +120,29 @@ impl TotalsBuilder {
             waste: self.waste,
             unsaid: self.unsaid,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rightsizing::{ReportOptions, report, survey::Survey, testing};
+    use crate::types::Time;
+
+    #[test]
+    fn a_container_with_one_number_has_a_recommendation() {
+        let amounts = testing::amounts(Some(500), Some(testing::MI));
+        let web = testing::container(amounts, testing::amounts(None, None));
+        let survey = Survey {
+            workloads: vec![testing::deployment("web", 1, vec![web])],
+            ..Survey::default()
+        };
+        let report = report(&survey, &|_, _| None, &ReportOptions::default(), Time::EPOCH);
+        let mut container = report.workloads[0].containers[0].clone();
+        assert_eq!(without_recommendation(&container), container.resources[0].unsaid);
+        assert!(container.resources[0].unsaid.is_some());
+        container.resources[1].target = Some(1);
+        container.resources[1].unsaid = None;
+        assert_eq!(without_recommendation(&container), None);
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 
+use super::operated::OperatedServers;
 use crate::cluster::service_proxy::address::ServiceAddress;
 
 /// The maximum number of Services that are asked.
@@ -88,7 +89,7 @@ impl ServerKind {
     }
 
     /// The path before `/api/v1`.
-    fn path(self) -> &'static str {
+    pub(super) fn path(self) -> &'static str {
         match self {
             Self::VmSelect => "/select/0/prometheus",
             Self::MimirQueryFrontend => "/prometheus",
@@ -121,7 +122,7 @@ impl ServerKind {
 }
 
 /// The candidate that a Service is, if it is one.
-pub fn candidate(service: &Service) -> Option<Candidate> {
+pub fn candidate(service: &Service, operated: &OperatedServers) -> Option<Candidate> {
     let (namespace, name) =
         (service.metadata.namespace.as_deref()?, service.metadata.name.as_deref()?);
     let spec = service.spec.as_ref()?;
@@ -130,20 +131,31 @@ pub fn candidate(service: &Service) -> Option<Candidate> {
         return None;
     }
     let labels = Labels(service.metadata.labels.as_ref());
-    let (kind, recognition) = match kind_by_labels(labels) {
-        Some(kind) => (kind, Recognition::Labels),
-        None if labels.get("operated-prometheus") == "true" => {
-            (ServerKind::Prometheus, Recognition::GoverningService)
-        }
-        None => (kind_by_name(name, labels)?, Recognition::Name),
+    let operated = operated.behind(service);
+    let ports = spec.ports.as_deref().unwrap_or_default();
+    let port_of_object = operated.and_then(|server| {
+        let wanted = server.port_name.as_deref()?;
+        ports.iter().find(|port| port.name.as_deref() == Some(wanted))
+    });
+    let is_server_of_operator = port_of_object.is_some() && !is_other_component(name);
+    let (kind, recognition) = if let Some(kind) = kind_by_labels(labels) {
+        (kind, Recognition::Labels)
+    } else if labels.get("operated-prometheus") == "true" {
+        (ServerKind::Prometheus, Recognition::GoverningService)
+    } else if let Some(kind) = kind_by_name(name, labels) {
+        (kind, Recognition::Name)
+    } else {
+        (operated.filter(|_| is_server_of_operator)?.kind, Recognition::Labels)
     };
-    let port = port(kind, recognition, spec.ports.as_deref().unwrap_or_default())?;
+    let port = port_of_object.or_else(|| port(kind, recognition, ports))?;
+    let path = operated.and_then(|server| server.path.as_deref());
     let number = u16::try_from(port.port).ok()?;
     let has_certificate = service.metadata.annotations.as_ref().is_some_and(|annotations| {
         SERVING_CERTIFICATE_ANNOTATIONS.iter().any(|name| annotations.contains_key(*name))
     });
     let is_https = has_certificate || is_https(port);
-    let address = ServiceAddress::new(namespace, name, number, is_https, kind.path()).ok()?;
+    let address =
+        ServiceAddress::new(namespace, name, number, is_https, path.unwrap_or(kind.path())).ok()?;
     Some(Candidate { address, kind, recognition })
 }
 
@@ -187,11 +199,14 @@ fn kind_by_labels(labels: Labels<'_>) -> Option<ServerKind> {
     }
 }
 
+fn is_other_component(name: &str) -> bool {
+    OTHER_COMPONENTS.iter().any(|word| name.contains(word))
+}
+
 /// A name of a release may come before that of the server, and the component after it.
 fn kind_by_name(name: &str, labels: Labels<'_>) -> Option<ServerKind> {
     let names = [name, labels.get("app.kubernetes.io/name"), labels.get("app")];
-    let is_other = |name: &str| OTHER_COMPONENTS.iter().any(|word| name.contains(word));
-    if names.into_iter().any(is_other) {
+    if names.into_iter().any(is_other_component) {
         return None;
     }
     let is_called = |wanted: &str| name.starts_with(wanted) || name.contains(&format!("-{wanted}"));
@@ -247,6 +262,8 @@ fn is_https(port: &ServicePort) -> bool {
 /// The candidates among the Services of a cluster: only those that are asked are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CandidateSelection {
+    /// What operators run.
+    operated: OperatedServers,
     best: Vec<Candidate>,
     /// The number of Services.
     services: usize,
@@ -255,10 +272,15 @@ pub struct CandidateSelection {
 }
 
 impl CandidateSelection {
+    /// No Services yet.
+    pub fn new(operated: OperatedServers) -> Self {
+        Self { operated, ..Self::default() }
+    }
+
     /// Adds a Service.
     pub fn add(&mut self, service: &Service) {
         self.services += 1;
-        let Some(candidate) = candidate(service) else { return };
+        let Some(candidate) = candidate(service, &self.operated) else { return };
         self.candidates += 1;
         let place = self.best.partition_point(|other| priority(other) <= priority(&candidate));
         self.best.insert(place, candidate);

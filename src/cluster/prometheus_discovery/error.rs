@@ -49,6 +49,15 @@ pub enum DiscoveryError {
         /// The number of candidates that were not asked.
         omitted: usize,
     },
+    /// Whoever may create a Service with the name of a Prometheus would receive the credentials.
+    #[error(
+        "{what} would be sent to every Service that looks like a Prometheus: name the one with \
+         --prometheus-service=NAMESPACE/NAME:PORT, or pass --prometheus-address=URL"
+    )]
+    CredentialsForAnyService {
+        /// The settings.
+        what: &'static str,
+    },
     /// The settings of the connection do not work through the API server's proxy.
     #[error(
         "{what} cannot be sent through the API server's proxy: {}",

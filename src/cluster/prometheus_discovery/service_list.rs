@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Service;
 use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
 
-use super::{candidates::CandidateSelection, error::DiscoveryError};
+use super::{candidates::CandidateSelection, error::DiscoveryError, operated::OperatedServers};
 use crate::cluster::{list_stream::error_message, watch::maybe_object::MaybeObject};
 
 const PAGE_SIZE: u32 = 500;
@@ -26,7 +26,7 @@ pub(super) async fn select_candidates(
 async fn read_pages(client: &Client) -> Result<CandidateSelection, DiscoveryError> {
     let services: Api<MaybeObject<Service>> = Api::all(client.clone());
     let mut parameters = ListParams::default().limit(PAGE_SIZE);
-    let mut selection = CandidateSelection::default();
+    let mut selection = CandidateSelection::new(OperatedServers::read(client).await);
     loop {
         let page = services.list(&parameters).await.map_err(|error| {
             let why = error_message(&error);

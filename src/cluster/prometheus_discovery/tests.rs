@@ -43,6 +43,8 @@ enum Server {
 #[derive(Debug, Default)]
 struct FakeCluster {
     services: Vec<(String, Value, Server)>,
+    /// The API group of an operator, and the list of its kind.
+    operator: Option<(&'static str, &'static str, Value)>,
     /// `METHOD PATH?QUERY` of each request.
     requests: Mutex<Vec<String>>,
     /// The number of requests to servers at once, and the largest.
@@ -82,6 +84,9 @@ impl FakeCluster {
         if path == "/api/v1/services" {
             return answer(200, "application/json", &self.page(query).to_string());
         }
+        if let Some(response) = self.respond_as_operator(path) {
+            return response;
+        }
         let Some((place, _, server)) =
             self.services.iter().find(|(place, ..)| path.starts_with(&format!("{place}/")))
         else {
@@ -104,6 +109,23 @@ impl FakeCluster {
         }
         in_flight.0.retain(|_, count| *count > 0);
         response
+    }
+
+    fn respond_as_operator(&self, path: &str) -> Option<http::Result<Response<Body>>> {
+        let (group, plural, list) = self.operator.as_ref()?;
+        if path == "/apis" {
+            let version = json!({"groupVersion": format!("{group}/v1"), "version": "v1"});
+            let groups = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": [
+                {"name": group, "versions": [version], "preferredVersion": version}]});
+            return Some(answer(200, "application/json", &groups.to_string()));
+        }
+        if path != format!("/apis/{group}/v1/{plural}") {
+            return None;
+        }
+        Some(match list {
+            Value::Null => status(403, "prometheuses is forbidden"),
+            list => answer(200, "application/json", &list.to_string()),
+        })
     }
 
     fn page(&self, query: &str) -> Value {
@@ -184,6 +206,31 @@ const PROMETHEUS: &str = "app.kubernetes.io/name=prometheus";
 const GOVERNING: &str = "operated-prometheus=true";
 
 #[tokio::test(start_paused = true)]
+async fn the_objects_of_an_operator_tell_paths_if_they_may_be_listed() {
+    let list = json!({"kind": "PrometheusList", "apiVersion": "monitoring.coreos.com/v1", "metadata": {},
+        "items": [{"metadata": {"namespace": "m", "name": "k8s"}, "spec": {"routePrefix": "/p"}}]});
+    for (list, expected) in
+        [(list, "m/prometheus-operated:9090/p"), (Value::Null, "m/prometheus-operated:9090")]
+    {
+        let mut cluster = FakeCluster::default().with(
+            "m/prometheus-operated",
+            GOVERNING,
+            "web:9090",
+            Server::Prometheus(1, 1),
+        );
+        cluster.operator = Some(("monitoring.coreos.com", "prometheuses", list));
+        let (client, _) = cluster.start();
+        let found = discover(&client, &options()).await;
+        let asked = match &found {
+            Ok(found) => &found.candidates,
+            Err(error) => error.candidates(),
+        };
+        let addresses: Vec<_> = asked.iter().map(|one| one.candidate.address.to_string()).collect();
+        assert_eq!(addresses, [expected]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_server_of_the_whole_cluster_is_found_among_others() {
     let (client, cluster) = FakeCluster::default()
         .with("shop/checkout", "app=checkout", "http:80", Server::Html)
@@ -234,7 +281,9 @@ async fn the_server_of_the_whole_cluster_is_found_among_others() {
     assert!(requests.iter().all(is_get), "{requests:#?}");
     let lists = requests.iter().filter(|request| request.contains("/api/v1/services?"));
     assert_eq!(lists.count(), 6, "pages of two");
-    assert!(requests[0].contains("limit=500"), "{}", requests[0]);
+    // The first request asks for the kinds of operators.
+    assert_eq!(requests[0], "GET /apis?");
+    assert!(requests[1].contains("limit=500"), "{}", requests[1]);
     assert_eq!(cluster.in_flight.lock().1, MAX_CONCURRENT_PROBES);
 }
 
@@ -369,6 +418,25 @@ async fn credentials_cannot_be_sent_through_the_proxy_and_the_tenant_can() {
         (&headers["x-team"], &headers["x-scope-orgid"]),
         (&HeaderValue::from_static("a"), &HeaderValue::from_static("shop"))
     );
+}
+
+#[tokio::test]
+async fn credentials_are_sent_to_a_named_service_alone() {
+    let auth = AuthConfig::Bearer(SecretSource::Literal("hunter2".into()));
+    let key = Header { name: "x-key".to_owned(), value: SecretSource::Literal("hunter2".into()) };
+    for (connection, what) in [
+        (TransportConfig { auth, ..TransportConfig::default() }, "the credentials"),
+        (TransportConfig { headers: vec![key], ..TransportConfig::default() }, "the headers"),
+    ] {
+        let (client, cluster) = FakeCluster::default()
+            .with("evil/prometheus", PROMETHEUS, "web:9090", Server::Prometheus(9_999_999, 1))
+            .start();
+        let options = DiscoveryOptions { connection, via: Via::Direct, ..options() };
+        let line = discover(&client, &options).await.expect_err("it is refused").to_string();
+        assert!(line.starts_with(what) && line.contains("--prometheus-service="), "{line}");
+        assert!(!line.contains("hunter2"), "{line}");
+        assert!(cluster.requests.lock().is_empty(), "nothing is asked");
+    }
 }
 
 #[tokio::test]

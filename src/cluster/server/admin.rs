@@ -96,13 +96,14 @@ impl AdminServer {
 
 /// Open connections, oldest first.
 #[derive(Default)]
-struct Connections {
+pub(super) struct Connections {
     tasks: JoinSet<()>,
     oldest_first: VecDeque<AbortHandle>,
 }
 
 impl Connections {
-    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+    /// Starts a connection. If there are too many, the oldest one is closed.
+    pub fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         self.oldest_first.retain(|task| !task.is_finished());
         if self.oldest_first.len() >= MAX_CONNECTIONS
@@ -111,6 +112,11 @@ impl Connections {
             oldest.abort();
         }
         self.oldest_first.push_back(self.tasks.spawn(connection));
+    }
+
+    /// The tasks of the open connections.
+    pub fn into_tasks(self) -> JoinSet<()> {
+        self.tasks
     }
 }
 

@@ -1,4 +1,4 @@
-//! HTTP servers: metrics and probes on a plain listener, and the admission webhook over TLS.
+//! HTTP servers: metrics and probes on a plain listener, web pages, and the admission webhook over TLS.
 
 mod admin;
 pub mod certificate;
@@ -7,9 +7,11 @@ mod listener;
 mod readiness;
 mod routes;
 mod scrape_pages;
+pub mod web;
 pub mod webhook;
 
 pub use admin::{AdminLimits, AdminServer};
 pub use listener::ServeError;
 pub use routes::{Exposition, Probes, Stalled};
+pub use web::{WebHandler, WebPeer, WebServer};
 pub use webhook::WebhookServer;

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kube::core::ObjectMeta;
 use plimsoll_core::{
-    rightsizing::survey::{Container, Survey, Unread, UtilizationTarget, Workload},
+    rightsizing::survey::{Container, ContainerRole, Survey, Unread, UtilizationTarget, Workload},
     types::Time,
 };
 
 use super::{
+    limit_ranges::{DefaultResources, SurveyedLimitRange},
     objects::{ObjectRef, PodSpec, SurveyedController, SurveyedHpa, SurveyedPod, SurveyedVpa},
+    reader::UnlistedPlaces,
     scope::SurveyScope,
 };
 use crate::cluster::cache::{
@@ -43,6 +45,8 @@ pub(super) struct SurveyBuilder {
     custom_kinds: HashMap<CustomKind, bool>,
     targets: Vec<(ControllerId, UtilizationTarget)>,
     vpas: BTreeMap<ControllerId, Box<str>>,
+    defaults: DefaultResources,
+    unknown_autoscalers: UnlistedPlaces,
 }
 
 #[derive(Debug, Default)]
@@ -200,6 +204,11 @@ impl SurveyBuilder {
         self.targets.extend(targets.map(|target| (id.clone(), target)));
     }
 
+    /// Sets where autoscalers may be missing.
+    pub fn set_unknown_autoscalers(&mut self, places: UnlistedPlaces) {
+        self.unknown_autoscalers = places;
+    }
+
     /// Adds a VerticalPodAutoscaler. If several target a workload, the first by name counts.
     pub fn add_vpa(&mut self, vpa: &SurveyedVpa) {
         let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
@@ -209,6 +218,11 @@ impl SurveyBuilder {
         if name < &**known {
             *known = name.into();
         }
+    }
+
+    /// Adds a LimitRange.
+    pub fn add_limit_range(&mut self, range: &SurveyedLimitRange) {
+        self.defaults.add(range);
     }
 
     /// The API versions and kinds of owners of which it is not known yet whether they can be scaled.
@@ -308,6 +322,7 @@ impl SurveyBuilder {
             workload
                 .utilization_targets
                 .sort_by(|a, b| (&a.name, a.metric).cmp(&(&b.name, b.metric)));
+            workload.autoscalers_unknown = self.unknown_autoscalers.include(&id.namespace);
             workload.vpa = vpas.get(&id).cloned();
             workloads.push(workload);
         }
@@ -340,6 +355,21 @@ impl SurveyBuilder {
         };
         let api_version = listed.map(|listed| listed.api_version.clone()).or(draft.api_version);
         let (pods, nodes): (Vec<_>, Vec<_>) = draft.pods.into_iter().unzip();
+        let (mut containers, mut injected) = match containers {
+            Some(containers) => {
+                let is_injected = |one: &Container| {
+                    one.role != ContainerRole::Init
+                        && containers.iter().all(|known| known.name != one.name)
+                };
+                let of_pod = draft.newest.containers.iter().filter(|one| is_injected(one)).cloned();
+                let injected = of_pod.collect();
+                (containers, injected)
+            }
+            None => (draft.newest.containers, Vec::new()),
+        };
+        for containers in [&mut containers, &mut injected] {
+            self.defaults.apply(&id.namespace, containers);
+        }
         Workload {
             cluster: None,
             namespace: id.namespace.clone(),
@@ -353,9 +383,11 @@ impl SurveyBuilder {
             nodes: nodes.into_iter().flatten().collect(),
             pods,
             utilization_targets: Vec::new(),
+            autoscalers_unknown: false,
             vpa: None,
             template_owner: owner.map(|owner| format!("{}/{}", owner.kind, owner.name).into()),
-            containers: containers.unwrap_or(draft.newest.containers),
+            containers,
+            injected,
         }
     }
 }

@@ -222,17 +222,13 @@ impl PodContainer {
     fn surveyed(&self, role: ContainerRole) -> Container {
         let env: Vec<_> = self.env.iter().map(|one| (one.name.clone(), one.env_value())).collect();
         let Resources { requests, limits } = &self.resources;
-        let limits = amounts(limits);
-        let requests = amounts(requests);
         Container {
             name: self.name.clone(),
             role,
-            // The API server sets the request of a pod to its limit if there is only a limit.
-            requests: Amounts {
-                cpu: requests.cpu.or(limits.cpu),
-                memory: requests.memory.or(limits.memory),
-            },
-            limits,
+            // Those of the template alone: the request of its pods is the limit if there is only a limit.
+            requests: amounts(requests),
+            limits: amounts(limits),
+            limit_range: None,
             resources_unknown: false,
             runtime: runtime_hint(&self.command, &self.args, &env),
         }

@@ -1,6 +1,6 @@
 //! Reads the kinds of a survey: of the cluster, or namespace by namespace if that is all that is allowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::Client;
@@ -39,6 +39,28 @@ pub(super) struct SurveyReader<'a> {
     fallback: OnceCell<Result<Vec<String>, RequestError>>,
     builder: Mutex<SurveyBuilder>,
     unread: Mutex<Vec<Unread>>,
+    remarks: Mutex<Vec<String>>,
+}
+
+/// What is missing from a list.
+#[derive(Debug, Default)]
+struct Unlisted {
+    unread: Vec<Unread>,
+    places: UnlistedPlaces,
+}
+
+/// Where objects of a kind may be missing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UnlistedPlaces {
+    everywhere: bool,
+    namespaces: BTreeSet<Box<str>>,
+}
+
+impl UnlistedPlaces {
+    /// Whether objects of a namespace may be missing.
+    pub fn include(&self, namespace: &str) -> bool {
+        self.everywhere || self.namespaces.contains(namespace)
+    }
 }
 
 impl<'a> SurveyReader<'a> {
@@ -51,6 +73,7 @@ impl<'a> SurveyReader<'a> {
             fallback: OnceCell::new(),
             builder: Mutex::new(SurveyBuilder::new(scope.clone())),
             unread: Mutex::default(),
+            remarks: Mutex::default(),
         };
         let plain = scope.plain_namespaces();
         let globs: Vec<_> = scope.namespace_globs().collect();
@@ -75,11 +98,12 @@ impl<'a> SurveyReader<'a> {
         reader
     }
 
-    /// What was read.
-    pub fn finish(self) -> (SurveyBuilder, Vec<Unread>) {
-        let mut unread = self.unread.into_inner();
+    /// What was read, what could not be read, and remarks.
+    pub fn finish(self) -> (SurveyBuilder, Vec<Unread>, Vec<String>) {
+        let (mut unread, mut remarks) = (self.unread.into_inner(), self.remarks.into_inner());
         unread.sort_by(|a, b| a.what.cmp(&b.what));
-        (self.builder.into_inner(), unread)
+        remarks.sort_unstable();
+        (self.builder.into_inner(), unread, remarks)
     }
 
     /// Adds something that could not be read.
@@ -94,43 +118,105 @@ impl<'a> SurveyReader<'a> {
         part: ListedPart,
         add: impl Fn(&mut SurveyBuilder, &K) + Sync,
     ) {
+        let unlisted = self.list_readable(kind, part, add).await;
+        self.unread.lock().extend(unlisted.unread);
+    }
+
+    /// Lists autoscalers of replicas. The requests of a workload do not change if it is unknown whether it has one.
+    pub async fn list_autoscalers<K: DeserializeOwned>(
+        &self,
+        kind: &ServedKind,
+        add: impl Fn(&mut SurveyBuilder, &K) + Sync,
+    ) {
+        let Unlisted { unread, places } = self.list_readable(kind, ListedPart::Object, add).await;
+        self.unread.lock().extend(unread);
+        self.builder.lock().set_unknown_autoscalers(places);
+    }
+
+    /// The same for a kind that the report can do without. `without` says what is missing then.
+    pub async fn list_optional<K: DeserializeOwned>(
+        &self,
+        kind: &ServedKind,
+        without: &str,
+        add: impl Fn(&mut SurveyBuilder, &K) + Sync,
+    ) {
+        let unread = self.list_readable(kind, ListedPart::Object, add).await.unread;
+        // Permissions are checked first, also those on what does not exist.
+        if unread.is_empty() || !self.is_version_served(&kind.api_version).await {
+            return;
+        }
+        let remark = |Unread { what, why }| format!("could not read {what}, {without}: {why}");
+        self.remarks.lock().extend(unread.into_iter().map(remark));
+    }
+
+    /// Whether the API server serves a version. Unknown counts as served.
+    async fn is_version_served(&self, api_version: &str) -> bool {
+        let root = if api_version.contains('/') { "/apis" } else { "/api" };
+        let kinds = read::<APIResourceList>(self.client, &format!("{root}/{api_version}")).await;
+        !matches!(kinds, Err(RequestError::NotServed))
+    }
+
+    /// Lists a kind and adds each object to the survey. Returns what could not be read.
+    async fn list_readable<K: DeserializeOwned>(
+        &self,
+        kind: &ServedKind,
+        part: ListedPart,
+        add: impl Fn(&mut SurveyBuilder, &K) + Sync,
+    ) -> Unlisted {
+        let invalid = Mutex::new(Unlisted::default());
         let listed = |namespace: Option<String>| {
-            let add = &add;
+            let (add, invalid) = (&add, &invalid);
             async move {
-                let visit = |page: Vec<MaybeObject<K>>| self.add_page(kind, page, add);
+                let visit = |page: Vec<MaybeObject<K>>| {
+                    self.add_page(kind, page, add, &mut invalid.lock());
+                };
                 list(self.client, kind, namespace.as_deref(), part, visit).await
             }
         };
         let mut failed: BTreeMap<RequestErrorText, Vec<String>> = BTreeMap::new();
-        let namespaces = match &self.namespaces {
-            Some(namespaces) => namespaces.clone(),
-            None => match listed(None).await {
-                Ok(()) | Err(RequestError::NotServed) => return,
-                Err(error @ RequestError::Forbidden(_)) => match self.fallback().await {
-                    Some(namespaces) => namespaces,
-                    None => return self.add_failed_list(kind, None, &error),
-                },
-                Err(error) => return self.add_failed_list(kind, None, &error),
-            },
+        let namespaces = if let Some(namespaces) = &self.namespaces {
+            namespaces.clone()
+        } else {
+            let error = match listed(None).await {
+                Ok(()) | Err(RequestError::NotServed) => return invalid.into_inner(),
+                Err(error) => error,
+            };
+            let is_forbidden = matches!(error, RequestError::Forbidden(_));
+            let namespaces = if is_forbidden { self.fallback().await } else { None };
+            let Some(namespaces) = namespaces else {
+                let mut unlisted = invalid.into_inner();
+                unlisted.unread.push(failed_list(kind, None, &error));
+                unlisted.places.everywhere = true;
+                return unlisted;
+            };
+            namespaces
         };
+        let mut unlisted = Unlisted::default();
         for namespace in namespaces {
             match listed(Some(namespace.clone())).await {
                 Ok(()) | Err(RequestError::NotServed) => {}
                 Err(error) => {
+                    unlisted.places.namespaces.insert(namespace.as_str().into());
                     failed.entry(RequestErrorText::from(&error)).or_default().push(namespace);
                 }
             }
         }
-        for (error, namespaces) in failed {
-            self.add_failed_list(kind, Some(&namespaces), &error.into());
-        }
+        let failed = failed
+            .into_iter()
+            .map(|(error, namespaces)| failed_list(kind, Some(&namespaces), &error.into()));
+        let invalid = invalid.into_inner();
+        unlisted.unread = invalid.unread.into_iter().chain(failed).collect();
+        unlisted.places.namespaces.extend(invalid.places.namespaces);
+        unlisted
     }
 
+    /// Adds a page of objects, and those that could not be decoded to `undecoded`.
     fn add_page<K>(
         &self,
         kind: &ServedKind,
         page: Vec<MaybeObject<K>>,
         add: &impl Fn(&mut SurveyBuilder, &K),
+        undecoded: &mut Unlisted,
     ) {
         let mut builder = self.builder.lock();
         for MaybeObject(object) in page {
@@ -140,7 +226,8 @@ impl<'a> SurveyReader<'a> {
                     let namespace = invalid.metadata.namespace.as_deref().unwrap_or_default();
                     if self.scope.includes_namespace(namespace) {
                         let (metadata, reason) = (&invalid.metadata, &invalid.reason);
-                        self.add_unread(invalid_object(&kind.kind, metadata, reason));
+                        undecoded.unread.push(invalid_object(&kind.kind, metadata, reason));
+                        undecoded.places.namespaces.insert(namespace.into());
                     }
                 }
             }
@@ -270,42 +357,6 @@ impl<'a> SurveyReader<'a> {
         list(self.client, &kind, None, ListedPart::Metadata, visit).await?;
         Ok(names)
     }
-
-    fn add_failed_list(
-        &self,
-        kind: &ServedKind,
-        namespaces: Option<&[String]>,
-        error: &RequestError,
-    ) {
-        let resource = kind.resource();
-        let (what, rule) = match namespaces {
-            None => (
-                format!("{resource} of the cluster"),
-                format!(
-                    "grant the verb list on {resource} in a ClusterRole, or name namespaces with -n"
-                ),
-            ),
-            Some(namespaces) => {
-                let mut names = namespaces
-                    .iter()
-                    .take(MAX_NAMED)
-                    .map(String::as_str)
-                    .collect::<Vec<_>>()
-                    .join(", ");
-                let more = namespaces.len().saturating_sub(MAX_NAMED);
-                if more > 0 {
-                    names = format!("{names} and {more} more");
-                }
-                let plural = if namespaces.len() > 1 { "namespaces" } else { "namespace" };
-                let place = format!("{plural} {names}");
-                (
-                    format!("{resource} in {place}"),
-                    format!("grant the verb list on {resource} in {place}"),
-                )
-            }
-        };
-        self.add_unread(unread(what, error, &rule));
-    }
 }
 
 /// An error as a key: namespaces that fail for the same reason are reported together. The messages differ by namespace.
@@ -329,6 +380,34 @@ impl From<RequestErrorText> for RequestError {
     fn from(text: RequestErrorText) -> Self {
         if text.is_forbidden { Self::Forbidden(text.why) } else { Self::Failed(text.why) }
     }
+}
+
+/// A list that failed, with the permission that would change it.
+fn failed_list(kind: &ServedKind, namespaces: Option<&[String]>, error: &RequestError) -> Unread {
+    let resource = kind.resource();
+    let (what, rule) = match namespaces {
+        None => (
+            format!("{resource} of the cluster"),
+            format!(
+                "grant the verb list on {resource} in a ClusterRole, or name namespaces with -n"
+            ),
+        ),
+        Some(namespaces) => {
+            let first = namespaces.iter().take(MAX_NAMED).map(String::as_str);
+            let mut names = first.collect::<Vec<_>>().join(", ");
+            let more = namespaces.len().saturating_sub(MAX_NAMED);
+            if more > 0 {
+                names = format!("{names} and {more} more");
+            }
+            let plural = if namespaces.len() > 1 { "namespaces" } else { "namespace" };
+            let place = format!("{plural} {names}");
+            (
+                format!("{resource} in {place}"),
+                format!("grant the verb list on {resource} in {place}"),
+            )
+        }
+    };
+    unread(what, error, &rule)
 }
 
 /// What is missing, and the permission that would change it.

@@ -1,6 +1,8 @@
 //! Lists of the API server, page by page. Each page is reduced to what a survey needs before the next one is requested.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
+
+use futures::AsyncReadExt as _;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{Client, api::ListParams, core::Request};
@@ -11,6 +13,9 @@ use crate::cluster::{
 };
 
 const PAGE_SIZE: u32 = 500;
+/// A page that is larger is requested again with fewer objects: an object may have 1.5 MiB, and whoever may create pods in
+/// one namespace decides how large they are.
+const MAX_PAGE_BYTES: u64 = 32 << 20;
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_ATTEMPTS: u32 = 4;
 /// How often an expired token is renewed in a list.
@@ -32,6 +37,14 @@ pub(super) enum RequestError {
     Forbidden(String),
     NotServed,
     Failed(String),
+}
+
+/// Why there is no answer that can be used.
+#[derive(Debug)]
+enum GetError {
+    Kube(kube::Error),
+    /// The answer is larger than [`MAX_PAGE_BYTES`].
+    TooLarge,
 }
 
 /// How much of the objects a list has.
@@ -92,10 +105,14 @@ pub(super) async fn list<K: DeserializeOwned>(
         };
         let page: Page<K> = match get(client, build).await {
             Ok(page) => page,
+            Err(GetError::TooLarge) if parameters.limit.is_some_and(|limit| limit > 1) => {
+                parameters.limit = parameters.limit.map(|limit| (limit / 8).max(1));
+                continue;
+            }
             Err(error) => {
                 // The token is older than what the server keeps. It offers one that continues with the current objects.
                 renewals += 1;
-                match next_token(&error).filter(|_| renewals <= MAX_RENEWALS) {
+                match error.next_token().filter(|_| renewals <= MAX_RENEWALS) {
                     Some(token) => parameters.continue_token = Some(token),
                     None => return Err(error.into()),
                 }
@@ -125,25 +142,40 @@ pub(super) async fn read<T: DeserializeOwned>(
 async fn get<T: DeserializeOwned>(
     client: &Client,
     request: impl Fn() -> Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-) -> Result<T, kube::Error> {
+) -> Result<T, GetError> {
     let (mut attempt, mut backoff) = (1, INITIAL_BACKOFF);
     loop {
         let request = request().map_err(kube::Error::BuildRequest)?;
-        let text = tokio::time::timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
-        let error = match text {
-            Ok(Ok(text)) => return serde_json::from_str(&text).map_err(kube::Error::SerdeError),
+        let body = tokio::time::timeout(REQUEST_TIMEOUT, read_body(client, request)).await;
+        let error = match body {
+            Ok(Ok(body)) if body.len() as u64 > MAX_PAGE_BYTES => return Err(GetError::TooLarge),
+            Ok(Ok(body)) => {
+                return Ok(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?);
+            }
             Ok(Err(error)) => error,
             Err(_) => {
                 kube::Error::Service(format!("no response within {REQUEST_TIMEOUT:?}").into())
             }
         };
         if attempt == MAX_ATTEMPTS || !is_transient(&error) {
-            return Err(error);
+            return Err(error.into());
         }
         tokio::time::sleep(backoff).await;
         attempt += 1;
         backoff *= 2;
     }
+}
+
+/// The body of an answer, of which no more is read than one byte too many.
+async fn read_body(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+) -> Result<Vec<u8>, kube::Error> {
+    let mut body = Vec::new();
+    let stream = pin!(client.request_stream(request).await?);
+    let read = stream.take(MAX_PAGE_BYTES + 1).read_to_end(&mut body).await;
+    read.map_err(|error| kube::Error::Service(error.into()))?;
+    Ok(body)
 }
 
 fn is_transient(error: &kube::Error) -> bool {
@@ -154,15 +186,30 @@ fn is_transient(error: &kube::Error) -> bool {
     }
 }
 
-/// The token that the server offers in place of an expired one.
-fn next_token(error: &kube::Error) -> Option<String> {
-    let kube::Error::Api(status) = error else { return None };
-    let metadata = status.metadata.as_ref().filter(|_| status.code == 410)?;
-    metadata.continue_.clone().filter(|token| !token.is_empty())
+impl GetError {
+    /// The token that the server offers in place of an expired one.
+    fn next_token(&self) -> Option<String> {
+        let Self::Kube(kube::Error::Api(status)) = self else { return None };
+        let metadata = status.metadata.as_ref().filter(|_| status.code == 410)?;
+        metadata.continue_.clone().filter(|token| !token.is_empty())
+    }
 }
 
-impl From<kube::Error> for RequestError {
+impl From<kube::Error> for GetError {
     fn from(error: kube::Error) -> Self {
+        Self::Kube(error)
+    }
+}
+
+impl From<GetError> for RequestError {
+    fn from(error: GetError) -> Self {
+        let error = match error {
+            GetError::Kube(error) => error,
+            GetError::TooLarge => {
+                let mebibytes = MAX_PAGE_BYTES >> 20;
+                return Self::Failed(format!("the answer is larger than {mebibytes} MiB"));
+            }
+        };
         let why = error_message(&error);
         match error {
             kube::Error::Api(status) if status.code == 403 => Self::Forbidden(why),

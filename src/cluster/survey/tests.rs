@@ -3,6 +3,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "objects are written in place")]
 
 mod fake_api_server;
+mod optional_kinds;
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 
@@ -210,7 +211,7 @@ async fn containers_have_their_roles_limits_and_runtimes() {
     assert_eq!(
         lines(&survey),
         [
-            "Deployment/web apps/v1 x1 [] init migrate -/1024, sidecar proxy 100/-, jvm 1000/1536, go -/-"
+            "Deployment/web apps/v1 x1 [] init migrate -/-, sidecar proxy 100/-, jvm 1000/1536, go -/-"
         ]
     );
     let kept: Vec<_> = web.annotations.keys().map(|key| &**key).collect();
@@ -379,7 +380,23 @@ async fn a_cluster_takes_a_request_for_each_page_and_not_for_each_object() {
     assert_eq!(survey.workloads.len(), 100);
     // 50 pages of two pods, and at most two requests for anything else.
     let requests = cluster.requests.load(Ordering::Relaxed);
-    assert!(requests <= 50 + 2 * 12, "{requests} requests");
+    assert!(requests <= 50 + 2 * 13, "{requests} requests");
+}
+
+#[tokio::test]
+async fn pages_of_large_objects_have_fewer_of_them() {
+    let mut main = container("main", "1", "1Gi");
+    main["env"] = json!([{"name": "TEXT", "value": "x".repeat(20 << 20)}]);
+    let mut cluster = Cluster::default();
+    for name in ["a", "b", "c"] {
+        cluster = cluster.with(PODS, pod(name, json!([]), json!([main])));
+    }
+    let survey = cluster.survey(&SurveyScope::default()).await;
+    assert_eq!((survey.workloads.len(), survey.unread.as_slice()), (3, &[][..]));
+    main["env"][0]["value"] = json!("x".repeat(40 << 20));
+    let cluster = Cluster::default().with(PODS, pod("a", json!([]), json!([main])));
+    let unread = cluster.survey(&SurveyScope::default()).await.unread;
+    assert!(unread[0].why.contains("larger than 32 MiB"), "{unread:?}");
 }
 
 /// The kinds of generated objects.

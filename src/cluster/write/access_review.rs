@@ -121,6 +121,67 @@ pub async fn check_access(client: &Client, rules: &[AccessRule]) -> Vec<AccessRe
     stream::iter(requests.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS).collect().await
 }
 
+/// A service account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceAccount {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ServiceAccount {
+    /// Its name as a user.
+    pub fn user(&self) -> String {
+        format!("system:serviceaccount:{}:{}", self.namespace, self.name)
+    }
+}
+
+/// Reviews which of these rules apply to a service account, by impersonating it, as `kubectl auth can-i --as` does. If
+/// that is not allowed, all results are unknown after a single request.
+pub(crate) async fn check_access_as(
+    client: &Client,
+    account: &ServiceAccount,
+    rules: &[AccessRule],
+) -> Vec<AccessReview> {
+    let Some((first, others)) = rules.split_first() else { return Vec::new() };
+    let first = review_access_as(client, account, first).await;
+    if let Err(kube::Error::Api(status)) = &first
+        && status.code == 403
+    {
+        let why = format!("cannot impersonate {}: {}", account.user(), status.message);
+        return vec![AccessReview::Unknown(why); rules.len()];
+    }
+    let requests = others.iter().map(|rule| review_access_as(client, account, rule));
+    let requests = stream::iter(requests.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS);
+    let others: Vec<_> = requests.collect().await;
+    std::iter::once(first).chain(others).map(AccessReview::from).collect()
+}
+
+async fn review_access_as(
+    client: &Client,
+    account: &ServiceAccount,
+    rule: &AccessRule,
+) -> kube::Result<SelfSubjectAccessReview> {
+    let spec = SelfSubjectAccessReviewSpec {
+        resource_attributes: Some(rule.resource_attributes()),
+        ..Default::default()
+    };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let body = serde_json::to_vec(&review).map_err(kube::Error::SerdeError)?;
+    let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .header("Impersonate-User", account.user())
+        .header("Impersonate-Group", "system:serviceaccounts")
+        .header("Impersonate-Group", format!("system:serviceaccounts:{}", account.namespace))
+        .header("Impersonate-Group", "system:authenticated")
+        .body(body)
+        .map_err(kube::Error::HttpError)?;
+    let response = tokio::time::timeout(ANSWER_LIMIT, client.request(request)).await;
+    response.unwrap_or_else(|_| {
+        let why = format!("request timed out after {ANSWER_LIMIT:?}");
+        Err(kube::Error::Service(why.into()))
+    })
+}
+
 /// Returns a 403 error if this process is not allowed to create the object. The manifests create the objects that they do
 /// not allow to create; while one is missing, no request should be wasted.
 pub(crate) async fn ensure_can_create<K>(api: &Api<K>, rule: AccessRule) -> kube::Result<()>
@@ -145,15 +206,23 @@ async fn review_access(
     let parameters = PostParams::default();
     match tokio::time::timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await {
         Err(_) => AccessReview::Unknown(format!("request timed out after {ANSWER_LIMIT:?}")),
-        Ok(Err(why)) => AccessReview::Unknown(why.to_string()),
-        Ok(Ok(SelfSubjectAccessReview { status: Some(status), .. })) => {
-            match (status.allowed, status.evaluation_error) {
-                (true, _) => AccessReview::Allowed,
-                (false, None) => AccessReview::Denied,
-                (false, Some(why)) => AccessReview::Unknown(why),
+        Ok(response) => AccessReview::from(response),
+    }
+}
+
+impl From<kube::Result<SelfSubjectAccessReview>> for AccessReview {
+    fn from(response: kube::Result<SelfSubjectAccessReview>) -> Self {
+        match response {
+            Err(why) => Self::Unknown(why.to_string()),
+            Ok(SelfSubjectAccessReview { status: Some(status), .. }) => {
+                match (status.allowed, status.evaluation_error) {
+                    (true, _) => Self::Allowed,
+                    (false, None) => Self::Denied,
+                    (false, Some(why)) => Self::Unknown(why),
+                }
             }
+            Ok(_) => Self::Unknown("response has no status".into()),
         }
-        Ok(Ok(_)) => AccessReview::Unknown("response has no status".into()),
     }
 }
 

@@ -13,6 +13,7 @@
 //! limit and counts its result in [`stats`].
 
 pub(crate) mod access_review;
+pub(crate) mod dry_run_pod;
 pub(crate) mod events;
 pub(crate) mod hpa_sentinel;
 pub(crate) mod hpa_takeover;
@@ -25,6 +26,7 @@ pub(crate) mod rate_limit;
 pub(crate) mod request;
 pub mod stats;
 pub(crate) mod status_queue;
+pub mod user_access;
 pub mod vpa_status;
 pub mod webhook_config;
 pub(crate) mod webhook_secret;
@@ -34,6 +36,8 @@ pub(crate) mod wpa_dry_run;
 pub(crate) mod write_context;
 
 pub use access_review::{AccessReview, AccessRule, check_access};
+pub(crate) use access_review::{ServiceAccount, check_access_as};
+pub(crate) use dry_run_pod::create_pod_dry_run;
 pub(crate) use events::{EventDetails, EventRecorder, EventSender, InvolvedObject, event_recorder};
 pub(crate) use hpa_takeover::patch_hpa;
 pub(crate) use hpa_target::{patch_hpa_target, read_hpa};

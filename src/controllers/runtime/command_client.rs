@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -20,6 +20,20 @@ pub struct ClusterOptions {
     /// Context in the kubeconfig file
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
+    /// The user that requests are sent as.
+    #[command(flatten)]
+    pub impersonation: Impersonation,
+}
+
+/// The user that requests are sent as, like in kubectl: by default that of the kubeconfig.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Impersonation {
+    /// User to impersonate; needs the permission for it
+    #[arg(long = "as", value_name = "USER")]
+    pub as_user: Option<String>,
+    /// Group to impersonate (repeatable)
+    #[arg(long, value_name = "GROUP", action = ArgAction::Append, requires = "as_user")]
+    pub as_group: Vec<String>,
 }
 
 /// No cluster is configured, or its configuration is invalid.
@@ -86,11 +100,34 @@ pub async fn load_connection(
             }
         },
     };
+    cluster_options.impersonation.apply(&mut config)?;
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(RESPONSE_TIMEOUT);
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
     Ok(ClusterConnection { config, is_in_cluster })
+}
+
+impl Impersonation {
+    /// Adds the user and the groups, in place of those of the kubeconfig.
+    fn apply(&self, config: &mut Config) -> Result<(), NoCluster> {
+        let check = |flag: &str, text: &str| {
+            let is_valid = !text.is_empty() && http::HeaderValue::from_str(text).is_ok();
+            let invalid = || NoCluster(format!("--{flag}={text:?}: it cannot be sent in a header"));
+            is_valid.then_some(()).ok_or_else(invalid)
+        };
+        if let Some(user) = &self.as_user {
+            check("as", user)?;
+            config.auth_info.impersonate = Some(user.clone());
+        }
+        for group in &self.as_group {
+            check("as-group", group)?;
+        }
+        if !self.as_group.is_empty() {
+            config.auth_info.impersonate_groups = Some(self.as_group.clone());
+        }
+        Ok(())
+    }
 }
 
 impl ClusterConnection {
@@ -113,5 +150,42 @@ impl ClusterConnection {
     /// The server address, for messages.
     fn address(&self) -> String {
         self.config.cluster_url.to_string().trim_end_matches('/').to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> Config {
+        Config::new("https://127.0.0.1:6443".parse().expect("an address"))
+    }
+
+    #[test]
+    fn impersonation_replaces_that_of_the_kubeconfig() {
+        let mut config = config();
+        config.auth_info.impersonate = Some("root".to_owned());
+        config.auth_info.impersonate_groups = Some(vec!["admins".to_owned()]);
+        Impersonation::default().apply(&mut config).expect("nothing to do");
+        assert_eq!(config.auth_info.impersonate.as_deref(), Some("root"));
+        let groups = vec!["team-a".to_owned(), "team-b".to_owned()];
+        let amy = Impersonation { as_user: Some("amy".to_owned()), as_group: groups.clone() };
+        amy.apply(&mut config).expect("valid");
+        assert_eq!(config.auth_info.impersonate.as_deref(), Some("amy"));
+        assert_eq!(config.auth_info.impersonate_groups, Some(groups));
+    }
+
+    #[test]
+    fn names_that_are_no_header_are_rejected() {
+        for (user, groups, flag) in [
+            ("", vec![], "--as="),
+            ("a\nb", vec![], "--as="),
+            ("amy", vec!["a\r\nb"], "--as-group="),
+        ] {
+            let as_group = groups.into_iter().map(ToOwned::to_owned).collect();
+            let impersonation = Impersonation { as_user: Some(user.to_owned()), as_group };
+            let error = impersonation.apply(&mut config()).expect_err("invalid").to_string();
+            assert!(error.starts_with(flag) && !error.contains('\n'), "{error}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Collects the data of reports from a cluster and a Prometheus server.
 
 pub(crate) mod doctor;
+pub(crate) mod doctor_cluster;
 pub(crate) mod hpa;
 pub(crate) mod hpa_lint;
 pub(crate) mod lookup;

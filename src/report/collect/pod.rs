@@ -4,6 +4,7 @@
 mod build;
 mod decide;
 mod leases;
+pub mod preview;
 mod unmatched;
 
 use std::{collections::HashMap, sync::Arc};

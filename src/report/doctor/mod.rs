@@ -7,6 +7,7 @@
 //!
 //! This module sends no queries: `report::collect::doctor` does that.
 
+pub mod cluster_report;
 pub(crate) mod diagnose;
 mod history_findings;
 pub mod hpa_lint;

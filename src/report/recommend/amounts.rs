@@ -1,45 +1,17 @@
 //! Amounts, money, percentages and times as they are printed for people.
 
-use plimsoll_core::{
-    rightsizing::survey::Resource,
-    types::{
-        Time,
-        quantity::Quantity,
-        units::{Bytes, MilliCpu},
-    },
-};
+use plimsoll_core::{manifests::amount_text, rightsizing::survey::Resource, types::Time};
 
-const MEBIBYTE: i64 = 1 << 20;
 const GIBIBYTE: i64 = 1 << 30;
-/// From this amount on, memory that is no whole number of GiB is printed with a fraction of it.
-const LARGE_MEMORY: i64 = 10_000 * MEBIBYTE;
-/// From this amount on, CPU is rounded to cores.
-const LARGE_CPU: i64 = 100_000;
 
-/// Formats the amount of one container: `500m`, `4`, `844Mi`, `8Gi`.
-pub(super) fn amount(resource: Resource, amount: i64) -> String {
-    match resource {
-        Resource::Cpu if amount.saturating_abs() >= LARGE_CPU => {
-            Quantity::cpu(MilliCpu(amount / 1000 * 1000)).to_string()
-        }
-        Resource::Cpu => Quantity::cpu(MilliCpu(amount)).to_string(),
-        Resource::Memory => memory(amount),
-    }
-}
-
-fn memory(amount: i64) -> String {
-    let size = amount.saturating_abs();
-    if size < MEBIBYTE || amount % GIBIBYTE == 0 {
-        Quantity::memory(Bytes(amount)).to_string()
-    } else if size < LARGE_MEMORY {
-        format!("{:.0}Mi", amount as f64 / MEBIBYTE as f64)
-    } else {
-        format!("{:.1}Gi", amount as f64 / GIBIBYTE as f64)
-    }
+/// Formats the amount of one container as manifests get it, so that a report and its patches have the same numbers:
+/// `500m`, `4`, `844Mi`, `8Gi`.
+pub(in crate::report) fn amount(resource: Resource, amount: i64) -> String {
+    amount_text(resource, amount)
 }
 
 /// An amount in the base unit, cores or bytes, exactly: `0.512`, `268435456`.
-pub(super) fn base_units(resource: Resource, amount: i64) -> String {
+pub(in crate::report) fn base_units(resource: Resource, amount: i64) -> String {
     match resource {
         Resource::Memory => amount.to_string(),
         Resource::Cpu => {
@@ -52,7 +24,7 @@ pub(super) fn base_units(resource: Resource, amount: i64) -> String {
 }
 
 /// The base unit of a resource.
-pub(super) const fn base_unit(resource: Resource) -> &'static str {
+pub(in crate::report) const fn base_unit(resource: Resource) -> &'static str {
     match resource {
         Resource::Cpu => "cores",
         Resource::Memory => "bytes",
@@ -60,14 +32,14 @@ pub(super) const fn base_unit(resource: Resource) -> &'static str {
 }
 
 /// The sums of one resource before and after, with their difference, all with the same number of decimals.
-pub(super) struct Sums {
-    pub(super) before: String,
-    pub(super) after: String,
-    pub(super) difference: String,
-    pub(super) unit: &'static str,
+pub(in crate::report) struct Sums {
+    pub(in crate::report) before: String,
+    pub(in crate::report) after: String,
+    pub(in crate::report) difference: String,
+    pub(in crate::report) unit: &'static str,
 }
 
-pub(super) fn sums(resource: Resource, before: i64, after: i64) -> Sums {
+pub(in crate::report) fn sums(resource: Resource, before: i64, after: i64) -> Sums {
     let (scale, unit) = match resource {
         Resource::Cpu => (1000.0, "cores"),
         Resource::Memory => (GIBIBYTE as f64, "GiB"),
@@ -87,29 +59,29 @@ pub(super) fn sums(resource: Resource, before: i64, after: i64) -> Sums {
 }
 
 /// By how many percent an amount changes; `None` from nothing.
-pub(super) fn change_percent(from: i64, to: i64) -> Option<f64> {
+pub(in crate::report) fn change_percent(from: i64, to: i64) -> Option<f64> {
     (from > 0).then(|| (to as f64 - from as f64) * 100.0 / from as f64)
 }
 
 /// Formats a change in percent: `+65 %`.
-pub(super) fn percent_change(percent: f64) -> String {
+pub(in crate::report) fn percent_change(percent: f64) -> String {
     format!("{} %", signed(percent, 0))
 }
 
 /// Formats a share from 0 to 1: `31 %`.
-pub(super) fn share(share: f64) -> String {
+pub(in crate::report) fn share(share: f64) -> String {
     let percent = share * 100.0;
     let digits = usize::from(percent.abs() < 10.0 && percent.round() != percent);
     format!("{} %", grouped(percent, digits))
 }
 
 /// Formats money without its currency; small sums with cents.
-pub(super) fn money(sum: f64) -> String {
+pub(in crate::report) fn money(sum: f64) -> String {
     grouped(sum, money_digits(sum))
 }
 
 /// Formats a change of money with its sign.
-pub(super) fn money_change(sum: f64) -> String {
+pub(in crate::report) fn money_change(sum: f64) -> String {
     signed(sum, money_digits(sum))
 }
 
@@ -124,7 +96,7 @@ fn signed(value: f64, digits: usize) -> String {
 }
 
 /// Formats a number with thousands separated by commas.
-pub(super) fn grouped(value: f64, digits: usize) -> String {
+pub(in crate::report) fn grouped(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return "unknown".to_owned();
     }
@@ -149,22 +121,22 @@ pub(super) fn grouped(value: f64, digits: usize) -> String {
 }
 
 /// Formats a count.
-pub(super) fn count(count: usize) -> String {
+pub(in crate::report) fn count(count: usize) -> String {
     grouped(count as f64, 0)
 }
 
 /// Formats a count and what is counted: `1 container`, `240 containers`.
-pub(super) fn counted(number: usize, thing: &str) -> String {
+pub(in crate::report) fn counted(number: usize, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// Formats how many more there are: `and 5 more containers`.
-pub(super) fn and_more(number: usize, thing: &str) -> String {
+pub(in crate::report) fn and_more(number: usize, thing: &str) -> String {
     format!("and {} more {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// Formats the size of responses: `94 MB`.
-pub(super) fn response_size(bytes: u64) -> String {
+pub(in crate::report) fn response_size(bytes: u64) -> String {
     match bytes {
         0..1000 => format!("{bytes} B"),
         1000..1_000_000 => format!("{:.0} kB", bytes as f64 / 1e3),
@@ -173,12 +145,12 @@ pub(super) fn response_size(bytes: u64) -> String {
 }
 
 /// Formats a time to the minute: `26 Nov 2026 13:40 UTC`.
-pub(super) fn minute(time: Time) -> String {
+pub(in crate::report) fn minute(time: Time) -> String {
     jiff::Timestamp::from(time).strftime("%-d %b %Y %H:%M UTC").to_string()
 }
 
 /// Formats the day of a time: `26 Nov 2026`.
-pub(super) fn day(time: Time) -> String {
+pub(in crate::report) fn day(time: Time) -> String {
     jiff::Timestamp::from(time).strftime("%-d %b %Y").to_string()
 }
 
@@ -187,18 +159,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_printed_as_short_quantities() {
+    fn amounts_are_printed_as_they_are_written() {
         for (resource, value, expected) in [
             (Resource::Cpu, 500, "500m"),
             (Resource::Cpu, 4000, "4"),
             (Resource::Cpu, 1650, "1650m"),
-            (Resource::Cpu, 123_456, "123"),
+            (Resource::Cpu, 123_456, "123456m"),
             (Resource::Cpu, 0, "0"),
             (Resource::Memory, 512 << 20, "512Mi"),
             (Resource::Memory, 884_998_144, "844Mi"),
             (Resource::Memory, 3 << 30, "3Gi"),
             (Resource::Memory, 2300 << 20, "2300Mi"),
-            (Resource::Memory, 12_800 << 20, "12.5Gi"),
+            (Resource::Memory, 12_800 << 20, "12800Mi"),
+            (Resource::Memory, (512 << 20) + 1, "513Mi"),
             (Resource::Memory, 4096, "4Ki"),
             (Resource::Memory, 1000, "1k"),
             (Resource::Memory, i64::MIN, "-8Ei"),

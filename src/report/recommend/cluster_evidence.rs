@@ -78,7 +78,8 @@ pub async fn read_cluster_evidence(
     let histories = read_histories(history, &workloads, model, &node_groups, progress).await?;
     let start = histories.span.map_or(now, |(start, _)| start);
     let earlier_span = (long_span.0, start);
-    let earlier_peaks = read_earlier_peaks(history, &workloads, earlier_span, unread).await?;
+    let earlier_peaks =
+        read_earlier_peaks(history, &workloads, &histories, earlier_span, unread).await?;
     let runs = read_runs(history, &workloads, long_span, unread).await?;
     evidence.runs_window = age(runs.first_start(), now);
     let (earlier_peaks, runs) = (&earlier_peaks, &runs);

@@ -65,12 +65,12 @@ fn decimal(number: f64) -> String {
 }
 
 /// Spreadsheets run cells that begin like a formula.
-fn protected(text: &str) -> Cow<'static, str> {
+pub(in crate::report) fn protected(text: &str) -> Cow<'static, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠']);
     Cow::Owned(if is_formula { format!("'{text}") } else { text.to_owned() })
 }
 
-fn push_cell(text: &mut String, cell: &str, separator: char) {
+pub(in crate::report) fn push_cell(text: &mut String, cell: &str, separator: char) {
     let has_edge_space = cell.starts_with(' ') || cell.ends_with(' ');
     if has_edge_space || cell.contains([separator, '"', '\r', '\n']) {
         text.push('"');

@@ -1,5 +1,7 @@
 //! Names and messages from clusters as text that cannot control what shows it.
 
+use plimsoll_charts::svg::is_invisible;
+
 use crate::report::style::{Glyphs, escape_to_one_line};
 
 /// The longest text in characters. Labels of series may have any length.
@@ -9,7 +11,7 @@ const MAX_NAME: usize = 253;
 
 /// Formats text as one line without control characters and without characters that reorder or hide text. Longer text is
 /// cut.
-pub(super) fn one_line(text: &str) -> String {
+pub(in crate::report) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(MAX_CHARACTERS));
     for (index, c) in text.chars().enumerate() {
         if index == MAX_CHARACTERS {
@@ -26,7 +28,7 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// Formats text like [`one_line`], and escapes what the character set lacks.
-pub(super) fn in_glyphs(text: &str, glyphs: Glyphs) -> String {
+pub(in crate::report) fn in_glyphs(text: &str, glyphs: Glyphs) -> String {
     let line = one_line(text);
     if glyphs == Glyphs::Unicode || line.is_ascii() {
         return line;
@@ -42,24 +44,8 @@ pub(super) fn in_glyphs(text: &str, glyphs: Glyphs) -> String {
     ascii
 }
 
-/// Whether a character is not printed but changes how others are: directions, joiners, line separators, tags.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    )
-}
-
 /// Whether a name can be an argument of a shell and of this program without quotes.
-pub(super) fn is_plain_argument(text: &str) -> bool {
+pub(in crate::report) fn is_plain_argument(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with('-')
         && text.len() <= MAX_NAME

@@ -11,10 +11,13 @@ const BYTES_PER_POINT: u64 = 35;
 /// The factor by which gzip makes responses smaller, as measured.
 const GZIP_FACTOR: f64 = 3.7;
 /// Queries to detect the names of series.
-const DETECTION_QUERIES: u64 = 12;
-/// Queries of a batch of workloads besides those of its history: owners of pods (three times), OOM kills, throttling and
-/// peaks.
-const QUERIES_PER_BATCH: u64 = 13;
+const DETECTION_QUERIES: u64 = 13;
+/// Queries of a group of workloads besides those of their histories: owners of pods (twice), OOM kills, throttling, page
+/// cache and peaks.
+const QUERIES_PER_GROUP: u64 = 26;
+/// Workloads and namespaces of a group.
+const WORKLOADS_PER_GROUP: u64 = 1_000;
+const NAMESPACES_PER_GROUP: u64 = 50;
 /// The usual length of the pattern of a workload's pods, and the longest pattern of a query.
 const PATTERN_BYTES: u64 = 50;
 const LONGEST_PATTERN: u64 = 4096;
@@ -98,6 +101,10 @@ impl Estimate {
             *patterns.entry(&workload.namespace).or_default() += PATTERN_BYTES;
         }
         let batches: u64 = patterns.values().map(|bytes| bytes.div_ceil(LONGEST_PATTERN)).sum();
+        let namespaces = patterns.len() as u64;
+        let groups = (survey.workloads.len() as u64)
+            .div_ceil(WORKLOADS_PER_GROUP)
+            .max(namespaces.div_ceil(NAMESPACES_PER_GROUP));
         // Two queries for each slice, and the last slice of a batch is seldom full.
         let slices = points.div_ceil(point_budget.max(1)) + batches;
         Self {
@@ -105,7 +112,7 @@ impl Estimate {
             series,
             step,
             points,
-            queries: DETECTION_QUERIES + batches * QUERIES_PER_BATCH + 2 * slices,
+            queries: DETECTION_QUERIES + groups * QUERIES_PER_GROUP + 2 * slices,
             bytes: points.saturating_mul(BYTES_PER_POINT),
         }
     }
@@ -166,7 +173,7 @@ mod tests {
         assert_eq!(series(&survey(10, 0, None)), 10);
         let estimate = Estimate::new(&survey(1_000, 1, None), (Step::Auto, WEEK), 262_144, false);
         assert_eq!(estimate.points, 1_000 * (11_520 + 2_304));
-        assert_eq!(estimate.queries, 12 + 20 * 13 + 2 * (53 + 20));
+        assert_eq!(estimate.queries, 13 + 26 + 2 * (53 + 20));
         let text = estimate.text("http://prometheus:9090", Strategy::Plimsoll);
         assert!(text.contains("1000 workloads, about 1000 series"), "{text}");
     }

@@ -8,9 +8,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use plimsoll_core::{
     recommender::{ContainerRecommendation, Settings},
     rightsizing::{
+        daily_peaks::DailyPeaks,
         evidence::{ContainerEvidence, EvidenceGap, MemoryPeak, NodeGroupTarget},
         node_groups::{self, GroupHistory},
-        survey::{Amounts, Unread, Workload},
+        survey::{Amounts, RuntimeHint, Unread, Workload},
         thresholds::UnsaidThresholds,
     },
     types::{
@@ -40,12 +41,22 @@ const PEAK_STEP: Duration = Duration::from_hours(1);
 pub type WorkloadEvidence = HashMap<Box<str>, ContainerEvidence>;
 
 /// Peaks of memory before the history, by workload and container.
-pub type EarlierPeaks = HashMap<(ObjectKey, Box<str>), MemoryPeak>;
+pub type EarlierPeaks = HashMap<(ObjectKey, Box<str>), EarlierPeak>;
+
+/// Peaks of memory of a container before the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlierPeak {
+    /// The largest one.
+    pub largest: Option<MemoryPeak>,
+    /// Those of days above the target. The others are not kept, because they are many and decide nothing.
+    pub above_target: DailyPeaks,
+}
 
 /// Reads the peaks of memory in the time before the history.
 pub async fn read_earlier_peaks(
     history: &PrometheusHistory,
     workloads: &[HistoryWorkload],
+    histories: &Histories,
     span: (Time, Time),
     unread: &mut Vec<Unread>,
 ) -> Result<EarlierPeaks, DetectError> {
@@ -60,9 +71,13 @@ pub async fn read_earlier_peaks(
     let report = history
         .pod_values(&wanted, &queries, span, pods, &mut |value| {
             let peak = MemoryPeak { bytes: Bytes::from_f64(value.value), at: value.at };
-            let known = peaks.entry((value.vpa.clone(), value.container.into())).or_insert(peak);
-            if peak.bytes > known.bytes {
-                *known = peak;
+            let known = peaks.entry((value.vpa.clone(), value.container.into())).or_default();
+            if known.largest.is_none_or(|largest| peak.bytes > largest.bytes) {
+                known.largest = Some(peak);
+            }
+            let target = histories.memory_target(value.vpa, value.container);
+            if target.is_some_and(|target| peak.bytes > target) {
+                known.above_target.add(peak);
             }
         })
         .await?;
@@ -131,9 +146,19 @@ impl ReadEvidence<'_> {
         let Some(history) = self.histories.workloads.get(key) else {
             return with_gap(workload, EvidenceGap::Unread);
         };
+        // The recommendation for workloads that run all the time does not hold for jobs.
+        if self.runs.has_failed(key) {
+            return with_gap(workload, EvidenceGap::Unread);
+        }
         let mut all = with_gap(workload, EvidenceGap::WithoutSeries);
         for container in &history.containers {
-            let evidence = self.container(key, history, container);
+            let java = workload
+                .containers
+                .iter()
+                .filter(|known| matches!(known.runtime, Some(RuntimeHint::Jvm { .. })));
+            let mut java = java.map(|known| &*known.name);
+            let is_only_java = java.next() == Some(&*container.name) && java.next().is_none();
+            let evidence = self.container(key, history, container, is_only_java);
             all.insert((*container.name).into(), evidence);
         }
         if let Some(runs) = self.runs.of(key) {
@@ -147,10 +172,12 @@ impl ReadEvidence<'_> {
         key: &ObjectKey,
         history: &WorkloadHistory,
         container: &ContainerResult,
+        is_only_java: bool,
     ) -> ContainerEvidence {
         let ContainerResult { name, recommendation, usage } = container;
-        let earlier = self.earlier_peaks.get(&(key.clone(), (**name).into())).copied();
-        let peaks = [earlier, usage.memory_peak].into_iter().flatten();
+        let earlier = self.earlier_peaks.get(&(key.clone(), (**name).into()));
+        let earlier_peak = earlier.and_then(|earlier| earlier.largest);
+        let peaks = [earlier_peak, usage.memory_peak].into_iter().flatten();
         // Of equal peaks the later one counts.
         let rare = peaks.max_by_key(|peak| (peak.bytes, peak.at));
         let throttled = self.histories.throttled.get(&(key.clone(), Arc::clone(name)));
@@ -158,6 +185,12 @@ impl ReadEvidence<'_> {
             Some(pool) => self.node_group_targets(key, history, name, pool),
             None => Vec::new(),
         };
+        let mut daily_memory_peaks = usage.daily_memory_peaks.clone();
+        for peak in earlier.iter().flat_map(|earlier| earlier.above_target.iter()) {
+            daily_memory_peaks.add(*peak);
+        }
+        let signals = &self.histories.memory_signals;
+        let needed = signals.needed(key, name);
         ContainerEvidence {
             recommendation: recommendation.clone(),
             gap: gap(container),
@@ -168,6 +201,10 @@ impl ReadEvidence<'_> {
             cpu_above_request: usage.share_above_request(),
             memory_peak: usage.memory_peak,
             rare_memory_peak: rare,
+            daily_memory_peaks,
+            needed_memory_peak: needed.and_then(|memory| memory.needed.largest()),
+            needed_memory: needed.cloned(),
+            jvm_memory: signals.jvm(key, name, is_only_java),
             node_groups,
             ..ContainerEvidence::default()
         }

@@ -54,14 +54,6 @@ impl Form {
         self.into()
     }
 
-    /// Whether [`render`] makes it. Others are made of more than the report.
-    pub const fn is_text(self) -> bool {
-        !matches!(
-            self,
-            Self::Html | Self::Kustomize | Self::Strategic | Self::HelmValues | Self::Vpa
-        )
-    }
-
     /// Whether it consists of several files, so that it needs a directory.
     pub const fn is_directory(self) -> bool {
         matches!(self, Self::Kustomize)

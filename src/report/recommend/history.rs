@@ -15,8 +15,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use plimsoll_core::{
     recommender::{ContainerRecommendation, Settings},
-    rightsizing::survey::{ContainerRole, Unread, Workload},
-    types::{ObjectKey, Time, compat::Compat, units::MilliCpu},
+    rightsizing::survey::{ContainerRole, RuntimeHint, Unread, Workload},
+    types::{
+        ObjectKey, Time,
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
 };
 use plimsoll_storage::prometheus::{
     detect::DetectError,
@@ -26,7 +30,11 @@ use plimsoll_storage::prometheus::{
 
 use self::sink::RecommendationSink;
 pub use self::usage::ContainerUsage;
-use super::{node_groups::NodeGroups, strategy::Strategy};
+use super::{
+    memory_signals::{MemorySignals, read_memory_signals},
+    node_groups::NodeGroups,
+    strategy::Strategy,
+};
 
 /// Pauses before a failed load is resumed. Each of its queries has been retried already.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(10)];
@@ -57,6 +65,8 @@ pub struct HistoryContainer {
     pub role: ContainerRole,
     /// Its CPU request, if it has one and it is known.
     pub cpu_request: Option<MilliCpu>,
+    /// Whether it runs a Java virtual machine, as far as it is known.
+    pub is_java: bool,
 }
 
 impl HistoryWorkload {
@@ -65,7 +75,8 @@ impl HistoryWorkload {
         let containers = workload.containers.iter().map(|container| HistoryContainer {
             name: container.name.clone(),
             role: container.role,
-            cpu_request: container.requests.cpu,
+            cpu_request: container.requests.cpu.or(container.limits.cpu),
+            is_java: matches!(container.runtime, Some(RuntimeHint::Jvm { .. })),
         });
         Self {
             key: workload_key(workload),
@@ -74,6 +85,11 @@ impl HistoryWorkload {
                 || workload.replicas.is_some_and(|count| count > 0),
             containers: containers.collect(),
         }
+    }
+
+    /// Whether it has a container with a Java virtual machine.
+    pub fn has_java(&self) -> bool {
+        self.containers.iter().any(|container| container.is_java)
     }
 
     /// Its owner, as snapshots name it.
@@ -137,6 +153,8 @@ pub struct Histories {
     pub workloads: HashMap<ObjectKey, WorkloadHistory>,
     /// Throttled share of the last day by workload and container.
     pub throttled: HashMap<(ObjectKey, Arc<str>), f64>,
+    /// What else is known of memory.
+    pub memory_signals: MemorySignals,
     /// What could not be read.
     pub unread: Vec<Unread>,
     /// The start and the end of the history.
@@ -145,6 +163,16 @@ pub struct Histories {
     pub step: Option<Duration>,
     /// The time of the latest sample.
     pub last_sample: Option<Time>,
+}
+
+impl Histories {
+    /// The recommended memory of a container.
+    pub fn memory_target(&self, key: &ObjectKey, container: &str) -> Option<Bytes> {
+        let history = self.workloads.get(key)?;
+        let found = history.containers.iter().find(|known| *known.name == *container)?;
+        let memory = found.recommendation.as_ref()?.target.memory?;
+        Some(Bytes(memory.value()))
+    }
 }
 
 /// Reads the history of these workloads. `progress` is called with the number of workloads that are complete.
@@ -162,10 +190,14 @@ pub async fn read_histories(
         workloads.iter().map(|workload| (workload.key.clone(), Some(workload.owner()))).collect();
     let live = live_pods(workloads);
     let pods = KnownPods { by_label: None, live: Some(&live) };
-    let throttling = history.throttling(&wanted, THROTTLING_WINDOW, pods).await?;
+    let (mut load, skipped) = history.start_load_with_pods(&wanted, None, None, pods).await?;
+    // All that is read of this time shares the owners of pods.
+    load.query_owners().await;
+    let throttling = load.throttling(THROTTLING_WINDOW, model.now).await;
     histories.unread.extend(unread_throttling(&throttling));
     histories.throttled = throttled_shares(&throttling);
-    let (mut load, skipped) = history.start_load_with_pods(&wanted, None, None, pods).await?;
+    let unread = &mut histories.unread;
+    histories.memory_signals = read_memory_signals(history, &load, workloads, unread).await;
     histories.unread.extend(skipped.into_iter().map(|skipped| Unread {
         what: format!("history of {}", skipped.record),
         why: skipped.reason,

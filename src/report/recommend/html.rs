@@ -7,14 +7,14 @@
 //!
 //! The file requests nothing from anywhere: its Content-Security-Policy allows only the styles and the script that it contains.
 
-mod amounts;
-mod markup;
-mod notes;
+pub(crate) mod amounts;
+pub(crate) mod markup;
+pub(crate) mod notes;
 mod overview;
-mod rows;
+pub(crate) mod rows;
 #[cfg(test)]
 #[path = "../../../tests/html_reports/sample_report.rs"]
-mod sample_report;
+pub(crate) mod sample_report;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -26,8 +26,8 @@ use ring::digest::{SHA256, digest};
 use markup::Markup;
 use rows::Row;
 
-const STYLES: &str = include_str!("html/page.css");
-const SCRIPT: &str = include_str!("html/page.js");
+pub(in crate::report) const STYLES: &str = include_str!("html/page.css");
+pub(in crate::report) const SCRIPT: &str = include_str!("html/page.js");
 
 /// Renders the report as a complete HTML document.
 pub fn render(report: &Report) -> String {
@@ -35,7 +35,10 @@ pub fn render(report: &Report) -> String {
     let mut page = Markup::default();
     page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     page.raw("<meta http-equiv=\"Content-Security-Policy\"");
-    page.attribute("content", content_security_policy());
+    page.attribute(
+        "content",
+        content_security_policy(&[plimsoll_charts::STYLESHEET, STYLES], SCRIPT),
+    );
     page.raw(">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.raw("<meta name=\"color-scheme\" content=\"light dark\">\n");
     page.raw("<meta name=\"referrer\" content=\"no-referrer\">\n<title>");
@@ -62,16 +65,15 @@ pub fn render(report: &Report) -> String {
     page.finish()
 }
 
-/// Nothing may be loaded. The styles and the script of the page are allowed by their hashes.
-fn content_security_policy() -> String {
-    let hash = |text: &str| {
+/// Nothing may be loaded. The styles and the script of a page are allowed by their hashes.
+pub(in crate::report) fn content_security_policy(styles: &[&str], script: &str) -> String {
+    let hash = |text: &&str| {
         let hash = digest(&SHA256, text.as_bytes());
         format!("'sha256-{}'", BASE64_STANDARD.encode(hash.as_ref()))
     };
     format!(
-        "default-src 'none'; style-src {} {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
-        hash(plimsoll_charts::STYLESHEET),
-        hash(STYLES),
-        hash(SCRIPT)
+        "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        styles.iter().map(hash).collect::<Vec<_>>().join(" "),
+        hash(&script)
     )
 }

@@ -96,9 +96,7 @@ pub fn write(root: &Path, plan: &EditPlan, allow_dirty: bool) -> Result<(), Mani
     if !allow_dirty {
         let targets: Vec<_> = replacements.iter().map(|file| &*file.target).collect();
         let dirty = git::uncommitted(&targets).map_err(ManifestFilesError::Git)?;
-        refused.extend(
-            dirty.into_iter().map(|path| format!("{path} has changes that git has not committed")),
-        );
+        refused.extend(dirty);
     }
     if !refused.is_empty() {
         return Err(ManifestFilesError::Refused(refused));
@@ -106,10 +104,22 @@ pub fn write(root: &Path, plan: &EditPlan, allow_dirty: bool) -> Result<(), Mani
     replace::all(&replacements)
 }
 
-/// Writes the files of a kustomize component into a folder, which is created if needed.
+/// The name of a kustomization that is written, and the others that kustomize knows.
+const KUSTOMIZATION: &str = "kustomization.yaml";
+const OTHER_KUSTOMIZATIONS: [&str; 2] = ["kustomization.yml", "Kustomization"];
+
+/// Writes the files of a kustomize component into a folder, which is created if needed. Kustomizations are written last,
+/// so that none names a patch that is not there.
 pub fn write_component(folder: &Path, files: &[GeneratedFile]) -> Result<(), ManifestFilesError> {
-    for file in files.iter().filter(|file| file.path.ends_with("kustomization.yaml")) {
+    let is_kustomization = |file: &&GeneratedFile| Path::new(&file.path).ends_with(KUSTOMIZATION);
+    for file in files.iter().filter(is_kustomization) {
         let path = folder.join(&file.path);
+        for other in OTHER_KUSTOMIZATIONS {
+            let other = path.with_file_name(other);
+            if fs::symlink_metadata(&other).is_ok() {
+                return Err(ManifestFilesError::ForeignFolder(other));
+            }
+        }
         match fs::read_to_string(&path) {
             Ok(text) if text.starts_with(kustomize::HEADER) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -117,13 +127,15 @@ pub fn write_component(folder: &Path, files: &[GeneratedFile]) -> Result<(), Man
             Err(error) => return Err(io_error("read", &path, error)),
         }
     }
-    for file in files {
+    let (last, first): (Vec<_>, Vec<_>) = files.iter().partition(is_kustomization);
+    let mut texts = Vec::new();
+    for file in first.into_iter().chain(last) {
         let path = folder.join(&file.path);
         let parent = path.parent().unwrap_or(folder);
         fs::create_dir_all(parent).map_err(|error| io_error("create", parent, error))?;
-        replace::new_file(&path, &file.text)?;
+        texts.push((path, &*file.text));
     }
-    Ok(())
+    replace::own_files(&texts)
 }
 
 #[cfg(test)]

@@ -94,8 +94,8 @@ fn totals(text: &mut String, report: &Report) {
     if let Some((score, words)) = totals_table::score(report) {
         line(text, format_args!("\n**Score {score} of 100**: {words}."));
     }
-    if has_costs {
-        line(text, format_args!("\n{}", words::COST_NOTE));
+    if let Some(words) = totals_table::without_price(report) {
+        line(text, format_args!("\n{words}."));
     }
 }
 

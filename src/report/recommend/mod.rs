@@ -8,11 +8,11 @@
 //!
 //! [`run`] makes a [`plimsoll_core::rightsizing::report::Report`]; [`forms`] and [`html`] render it and decide nothing.
 
-mod amounts;
+pub(in crate::report) mod amounts;
 pub mod cluster_evidence;
 mod columns;
-mod csv;
-mod escape;
+pub(in crate::report) mod csv;
+pub(in crate::report) mod escape;
 pub mod estimate;
 pub mod evidence;
 pub mod forms;
@@ -21,6 +21,7 @@ pub mod html;
 mod json;
 pub mod manifest_files;
 mod markdown;
+pub mod memory_signals;
 mod names;
 pub mod node_groups;
 mod overprovisioned;
@@ -45,7 +46,6 @@ mod words;
 
 pub use columns::Column;
 pub use forms::{Form, FormOptions, OutputTarget, RenderError, render};
-pub use json::write_json;
 pub use sarif::Placement;
 pub use selection::SortKey;
 pub use why::why;

@@ -81,7 +81,7 @@ pub(super) fn source(report: &Report, source: &SourceReport) -> String {
         text,
         ": {} queries, {} in {} s",
         grouped(source.queries as f64, 0),
-        response_size(source.bytes),
+        response_size(source.size()),
         grouped(source.seconds, usize::from(source.seconds < 10.0))
     );
     if let Some(step) = source.step_seconds {

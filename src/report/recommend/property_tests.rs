@@ -1,20 +1,26 @@
 //! Properties of all forms, checked on made-up reports.
 
-use plimsoll_core::rightsizing::report::Report;
+use plimsoll_charts::svg::is_invisible;
+use plimsoll_core::rightsizing::{report::Report, totals::without_recommendation};
 use proptest::{prelude::*, sample::Index};
 use strum::IntoEnumIterator as _;
 
 use super::{
     Form, FormOptions,
+    forms::RenderError,
     random_reports::{options, report, style, text},
     render,
     selection::{Selection, entries},
+    test_reports::{sample, unicode},
     why,
 };
 use crate::report::style::Glyphs;
 
 fn text_forms() -> impl Iterator<Item = Form> {
-    Form::iter().filter(|form| form.is_text())
+    let (report, style, options) = (sample(), unicode(96), FormOptions::default());
+    Form::iter().filter(move |form| {
+        !matches!(render(*form, &report, &style, &options), Err(RenderError::NotText(_)))
+    })
 }
 
 /// The sum of all numbers after `and` and before `more containers`.
@@ -46,7 +52,7 @@ proptest! {
                 |c: char| c.is_control() && !matches!((c, form), ('\n', _) | ('\r', Form::Csv) | ('\t', Form::Tsv));
             if !is_structured {
                 prop_assert!(!text.contains(is_control), "{form}: {text:?}");
-                prop_assert!(!text.contains(['\u{202e}', '\u{2066}']), "{form}: {text:?}");
+                prop_assert!(!text.contains(is_invisible), "{form}: {text:?}");
             }
             if matches!(form, Form::Table | Form::Wide) && style.glyphs == Glyphs::Ascii {
                 prop_assert!(text.is_ascii(), "{form}: {text:?}");
@@ -85,13 +91,13 @@ proptest! {
                 list.iter().any(|other| std::ptr::eq(other.container, entry.container))
             };
             is(&selection.at_risk) || is(&selection.overprovisioned)
-                || entry.container.resources.iter().any(|resource| resource.unsaid.is_some())
+                || without_recommendation(entry.container).is_some()
         });
         prop_assert_eq!(chosen.count() + selection.others, all);
         let rest = |list: &[super::selection::Entry<'_>]| list.len().saturating_sub(top);
         let expected = rest(&selection.at_risk) + rest(&selection.overprovisioned);
         let options = FormOptions { top: Some(top), ..FormOptions::default() };
-        let style = super::test_reports::unicode(96);
+        let style = unicode(96);
         for form in [Form::Markdown, Form::Slack] {
             // Names could contain the words that are counted, so that only the rests of lists are.
             let text = render(form, &report, &style, &options).expect("text");
@@ -115,7 +121,12 @@ proptest! {
         if !report.workloads.is_empty() {
             let workload = index.get(&report.workloads);
             let name = format!("{}/{}", workload.namespace, workload.name);
-            prop_assert!(why(&report, &name, &style).is_ok(), "{name:?}");
+            let text = why(&report, &name, &style).unwrap_or_else(|error| panic!("{name:?}: {error}"));
+            prop_assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+            prop_assert!(!text.contains(is_invisible), "{text:?}");
+            if style.glyphs == Glyphs::Ascii {
+                prop_assert!(text.is_ascii(), "{text:?}");
+            }
             let error = why(&report, &format!("{name}?"), &style);
             if let Err(error) = error {
                 prop_assert!(!error.to_string().contains(char::is_control));

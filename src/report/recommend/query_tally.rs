@@ -12,6 +12,8 @@ pub struct QueryTotals {
     pub queries: u64,
     /// Bytes of responses, after decompression.
     pub bytes: u64,
+    /// Bytes of responses as they were transferred.
+    pub transferred_bytes: u64,
     /// The time that they took together.
     pub time: Duration,
 }
@@ -32,6 +34,7 @@ impl QueryObserver for QueryTally {
         let mut totals = self.0.lock();
         totals.queries += 1;
         totals.bytes += query.outcome.map_or(0, |summary| summary.bytes);
+        totals.transferred_bytes += query.outcome.map_or(0, |summary| summary.transferred_bytes);
         totals.time += query.duration;
     }
 }

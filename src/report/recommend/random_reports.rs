@@ -233,8 +233,13 @@ fn target_change() -> BoxedStrategy<TargetChange> {
 }
 
 fn workload() -> BoxedStrategy<WorkloadReport> {
-    let runs = (any::<u32>(), any::<u32>(), any::<u32>())
-        .prop_map(|(total, seen, seconds)| RunCounts { total, seen, mean_seconds: seconds.into() });
+    let runs =
+        (any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(total, seen, seconds)| RunCounts {
+            total,
+            seen,
+            mean_seconds: Some(seconds.into()),
+            pod_seconds: Some(seconds.into()),
+        });
     (
         (option::of(text()), text(), option::of(text()), text(), text()),
         (option::of(any::<u32>()), option::of(text()), vec(target_change(), 0..2)),
@@ -300,13 +305,13 @@ fn source() -> BoxedStrategy<SourceReport> {
     (
         (option::of(text()), text(), option::of(text()), any::<bool>()),
         (option::of(time()), option::of(time()), option::of(any::<u64>())),
-        (any::<u64>(), any::<u64>(), sum()),
+        (any::<u64>(), any::<u64>(), any::<u64>(), sum()),
     )
         .prop_map(
             |(
                 (cluster, server, product, proxied),
                 (from, until, step_seconds),
-                (queries, bytes, seconds),
+                (queries, bytes, transferred_bytes, seconds),
             )| SourceReport {
                 cluster,
                 server,
@@ -317,6 +322,7 @@ fn source() -> BoxedStrategy<SourceReport> {
                 step_seconds,
                 queries,
                 bytes,
+                transferred_bytes,
                 seconds,
             },
         )

@@ -22,10 +22,13 @@ use plimsoll_core::{
     },
     types::{Time, compat::Compat},
 };
-use plimsoll_storage::prometheus::detect::DetectError;
+use plimsoll_storage::prometheus::{
+    detect::DetectError,
+    selector::{LabelMatcher, MatchOperator},
+};
 
-pub use self::collect::{Collected, EvidenceKey};
-use self::collect::{Collector, collect_all, targets};
+use self::collect::collect_all;
+pub use self::collect::{Collected, Collector, EvidenceKey, Target, targets};
 use super::{
     estimate::{Estimate, Step},
     server::ServerChoice,
@@ -33,7 +36,10 @@ use super::{
 };
 use crate::{
     cluster::{clock::Clock, survey::SurveyScope},
-    controllers::runtime::{command_client::NoCluster, prometheus::PrometheusConfig},
+    controllers::runtime::{
+        command_client::{Impersonation, NoCluster},
+        prometheus::PrometheusConfig,
+    },
 };
 
 /// What to report on, and how numbers are computed.
@@ -41,6 +47,8 @@ use crate::{
 pub struct RecommendConfig {
     /// Path of the kubeconfig file.
     pub kubeconfig: Option<PathBuf>,
+    /// The user that clusters are read as.
+    pub impersonation: Impersonation,
     /// The contexts.
     pub contexts: Contexts,
     /// Which workloads.
@@ -69,6 +77,19 @@ pub struct RecommendConfig {
     pub node_group_label: Option<String>,
     /// What is decided about the numbers.
     pub report: ReportOptions,
+}
+
+impl RecommendConfig {
+    /// The settings for the series of one cluster.
+    pub fn prometheus_of(&self, cluster: Option<&str>, step: Option<Duration>) -> PrometheusConfig {
+        let mut prometheus = PrometheusConfig { resolution: step, ..self.prometheus.clone() };
+        if let Some((label, cluster)) = self.cluster_label.as_deref().zip(cluster) {
+            let matcher = LabelMatcher::new(label, MatchOperator::Equals, cluster);
+            let matchers = prometheus.series_options.matchers.with(matcher);
+            prometheus.series_options.matchers = matchers;
+        }
+        prometheus
+    }
 }
 
 /// Contexts of a kubeconfig file.
@@ -153,6 +174,16 @@ pub async fn run_recommend(
     let collected = collect_all(config, clock, now, progress).await?;
     progress.stage("computing the report");
     Ok(decide(config, &collected, now))
+}
+
+/// Reads workloads and history without deciding anything.
+pub async fn collect_evidence(
+    config: &RecommendConfig,
+    clock: &Clock,
+    progress: &mut dyn RecommendProgress,
+) -> Result<Collected, RecommendError> {
+    let now = config.until.unwrap_or_else(|| clock.now());
+    collect_all(config, clock, now, progress).await
 }
 
 /// Estimates what a report would query, by server.

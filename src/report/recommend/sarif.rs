@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use plimsoll_core::rightsizing::{
     report::{Level, Report, ResourceReport, RiskReason},
+    severity::reason_levels,
     survey::Resource,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     amounts::{amount, and_more, change_percent, count, percent_change},
@@ -177,11 +178,13 @@ fn results_of(
     places: &Places<'_>,
 ) -> Vec<Value> {
     let mut results = Vec::new();
-    if let Some(level) = severity(resource.risk) {
-        for reason in &resource.risk_reasons {
+    if resource.risk > Level::Ok {
+        for (reason, level) in reason_levels(resource) {
+            let Some(severity) = severity(level) else { continue };
             let index = RULES.iter().position(|rule| rule.id == words::risk_code(reason));
-            let text = risk_text(report, resource, reason);
-            results.push(result(index.unwrap_or_default(), level, &text, entry, resource, places));
+            let text = risk_text(report, resource, reason, level);
+            let index = index.unwrap_or_default();
+            results.push(result(index, severity, &text, entry, resource, places));
         }
     }
     if let Some(level) = severity(resource.waste) {
@@ -201,9 +204,14 @@ fn severity(level: Level) -> Option<&'static str> {
     }
 }
 
-fn risk_text(report: &Report, resource: &ResourceReport, reason: &RiskReason) -> String {
+fn risk_text(
+    report: &Report,
+    resource: &ResourceReport,
+    reason: &RiskReason,
+    level: Level,
+) -> String {
     let reason = words::risk_reason(reason, report.at);
-    format!("{} risk: {reason}{}", words::level(resource.risk), advice(resource))
+    format!("{} risk: {reason}{}", words::level(level), advice(resource))
 }
 
 fn waste_text(report: &Report, resource: &ResourceReport) -> String {
@@ -247,28 +255,27 @@ fn result(
     let container = one_line(&entry.container.name);
     let kind: &str = resource.resource.into();
     let id = RULES[rule].id;
-    let mut location = Map::new();
     let place = places.get(&(entry.index, &*entry.container.name, resource.resource));
-    if let Some(place) = place {
-        location.insert("physicalLocation".to_owned(), physical(place));
-    }
-    location.insert(
-        "logicalLocations".to_owned(),
-        json!([{
-            "name": container,
-            "fullyQualifiedName": format!("{name}/{container}"),
-            "kind": "resource",
-        }]),
-    );
     let what = words::resource(resource.resource);
-    json!({
+    let mut result = json!({
         "ruleId": id,
         "ruleIndex": rule,
         "level": level,
         "message": {"text": message(&format!("{name}, container {container}, {what}: {text}"))},
-        "locations": [location],
         "partialFingerprints": {"plimsoll/v1": format!("{id}/{kind}/{name}/{container}")},
-    })
+    });
+    // GitHub rejects a file with a location that is not in a file.
+    if let Some(place) = place {
+        result["locations"] = json!([{
+            "physicalLocation": physical(place),
+            "logicalLocations": [{
+                "name": container,
+                "fullyQualifiedName": format!("{name}/{container}"),
+                "kind": "resource",
+            }],
+        }]);
+    }
+    result
 }
 
 fn physical(place: &Placement) -> Value {
@@ -390,10 +397,39 @@ mod tests {
                 "partialFingerprints": {"plimsoll/v1": "oomKilled/memory/shop/Deployment/checkout/main"},
             })
         );
+        assert!(
+            results(&run).iter().any(|result| result.get("locations").is_none()),
+            "a finding without a place has no location"
+        );
         for result in results(&run) {
+            let locations = result["locations"].as_array();
+            let mut locations = locations.into_iter().flatten();
+            assert!(locations.all(|location| location["physicalLocation"].is_object()), "{result}");
             let index = result["ruleIndex"].as_u64().expect("an index") as usize;
             assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
         }
+    }
+
+    #[test]
+    fn each_reason_has_its_own_level() {
+        let mut report = sample();
+        report.workloads.truncate(1);
+        report.workloads[0].containers.truncate(1);
+        let resources = &mut report.workloads[0].containers[0].resources;
+        resources.truncate(1);
+        let cpu = &mut resources[0];
+        cpu.resource = Resource::Cpu;
+        (cpu.request, cpu.lower, cpu.target) = (Some(80), Some(70), Some(100));
+        (cpu.risk, cpu.waste) = (Level::High, Level::Ok);
+        cpu.risk_reasons = vec![RiskReason::Throttled { share: 0.15 }, RiskReason::BelowNeed];
+        let run = run(&report, &[]);
+        let levels: Vec<_> =
+            results(&run).iter().map(|result| (&result["ruleId"], &result["level"])).collect();
+        let [throttled, below] = ["throttled", "belowNeed"].map(Value::from);
+        let [error, warning] = ["error", "warning"].map(Value::from);
+        assert_eq!(levels, [(&throttled, &error), (&below, &warning)]);
+        let text = results(&run)[1]["message"]["text"].as_str().expect("a text");
+        assert!(text.contains("medium risk: "), "{text}");
     }
 
     #[test]

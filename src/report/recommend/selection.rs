@@ -6,6 +6,7 @@ use plimsoll_core::rightsizing::{
     evidence::EvidenceGap,
     report::{ContainerReport, Level, Report, ResourceReport, WorkloadReport},
     survey::Resource,
+    totals::without_recommendation,
 };
 use strum::{EnumIter, EnumString, IntoStaticStr};
 
@@ -67,10 +68,19 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// By how much the cost of the requests of all pods changes a month, if they change.
+/// By how much the cost of the requests of all pods changes a month, if they change. The new request may differ from
+/// the target that the report has the cost of.
 pub(super) fn cost_change(resource: &ResourceReport) -> Option<f64> {
-    resource.change.request?;
-    Some(resource.new_cost? - resource.cost?)
+    let new = resource.change.request? as f64;
+    let (cost, cost_of_target) = (resource.cost?, resource.new_cost?);
+    let is_some_amount = |amount: &i64| *amount > 0;
+    let cost_of_new =
+        match (resource.target.filter(is_some_amount), resource.request.filter(is_some_amount)) {
+            (Some(target), _) => cost_of_target * (new / target as f64),
+            (None, Some(request)) => cost * (new / request as f64),
+            (None, None) => return None,
+        };
+    Some(cost_of_new - cost)
 }
 
 /// All containers of a report.
@@ -130,7 +140,7 @@ impl<'a> Selection<'a> {
         };
         for entry in entries(report) {
             let (at_risk, waste) = (is_at_risk(entry.risk()), entry.waste() > Level::Ok);
-            let gap = entry.container.resources.iter().find_map(|resource| resource.unsaid);
+            let gap = without_recommendation(entry.container);
             if at_risk {
                 selection.at_risk.push(entry);
             }
@@ -192,6 +202,35 @@ mod tests {
         assert_eq!(names(&selection.overprovisioned), ["embed", "logs", "search"]);
         assert_eq!(selection.without.get(&EvidenceGap::TooYoung), Some(&1));
         assert_eq!((selection.without_recommendation(), selection.others), (2, 1));
+    }
+
+    #[test]
+    fn the_new_request_has_its_own_cost() {
+        let report = sample();
+        let all = entries(&report).flat_map(|entry| &entry.container.resources);
+        let mut priced = all.filter(|one| one.change.request.is_some() && one.cost.is_some());
+        let mut resource = priced.next().expect("a change with a cost").clone();
+        (resource.request, resource.target) = (Some(1000), Some(400));
+        (resource.cost, resource.new_cost) = (Some(100.0), Some(40.0));
+        for (request, target, expected) in [
+            (Some(400), Some(400), Some(-60.0)),
+            (Some(500), Some(400), Some(-50.0)),
+            (Some(500), Some(0), Some(-50.0)),
+            (None, Some(400), None),
+        ] {
+            (resource.change.request, resource.target) = (request, target);
+            assert_eq!(cost_change(&resource), expected, "{request:?} {target:?}");
+        }
+        resource.change.request = Some(500);
+        resource.cost = None;
+        assert_eq!(cost_change(&resource), None);
+    }
+
+    #[test]
+    fn both_count_containers_without_recommendation_alike() {
+        let report = sample();
+        let selection = Selection::new(&report, None);
+        assert_eq!(selection.without, report.totals.unsaid);
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl ConnectedServer {
         })
     }
 
+    /// A client for single queries.
+    pub fn client(&self, limits: QueryLimits) -> PrometheusClient {
+        PrometheusClient::new(Arc::clone(&self.transport), limits)
+    }
+
     /// The history of the server at a time.
     pub fn history(
         &self,

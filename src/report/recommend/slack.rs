@@ -101,6 +101,7 @@ fn totals(report: &Report) -> String {
     if let Some((score, words)) = totals_table::score(report) {
         lines.push(format!("*Score {score} of 100*: {words}"));
     }
+    lines.extend(totals_table::without_price(report));
     if has_costs {
         lines.push(words::COST_NOTE.to_owned());
     }

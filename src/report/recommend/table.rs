@@ -111,8 +111,8 @@ fn totals(page: &mut Page<'_>, report: &Report) {
             page.marked(&page.paint(BOLD, &label), label.len(), &text);
         }
     }
-    if has_costs {
-        page.block(2, DIM, words::COST_NOTE);
+    if let Some(text) = totals_table::without_price(report) {
+        page.block(2, DIM, &text);
     }
 }
 

@@ -197,7 +197,9 @@ fn render_resource(page: &mut Page<'_>, report: &Report, resource: &ResourceRepo
     page.line(format_args!("  {}{heads}", page.paint(BOLD, &format!("{name:<12}"))));
     let amounts = [resource.request, resource.target, resource.lower, resource.upper];
     row(page, "", amounts.map(quantity), "");
-    page.paragraph("change", &change(resource));
+    // An explanation of what stays has names of the cluster.
+    let text = in_glyphs(&change(resource), page.glyphs);
+    page.paragraph("change", &text);
     if resource.risk > Level::Ok {
         let reasons =
             resource.risk_reasons.iter().map(|reason| words::risk_reason(reason, report.at));

@@ -181,12 +181,11 @@ pub(super) fn target_change(change: &TargetChange) -> String {
 }
 
 pub(super) fn runs(runs: RunCounts) -> String {
-    format!(
-        "{} of {} have samples, mean length {}",
-        runs.seen,
-        counted(runs.total as usize, "run"),
-        format_span(Duration::from_secs(runs.mean_seconds))
-    )
+    let length = match runs.mean_seconds {
+        Some(seconds) => format!("mean length {}", format_span(Duration::from_secs(seconds))),
+        None => "of unknown length".to_owned(),
+    };
+    format!("{} of {} have samples, {length}", runs.seen, counted(runs.total as usize, "run"))
 }
 
 /// The runtime of a container, and the setting that it is known by.

@@ -75,6 +75,8 @@ pub struct ResponseSummary {
     pub histograms: u64,
     /// Bytes read, after decompression.
     pub bytes: u64,
+    /// Bytes transferred, before decompression. The decoder does not know them.
+    pub transferred_bytes: u64,
     /// Whether the server reports a partial result.
     pub is_partial: bool,
     /// The first warnings of the server.

@@ -8,18 +8,24 @@
 //! A slice is held in memory until it is complete, and then emitted as a whole. So a partial response never counts,
 //! memory is bounded by a budget and not by the length of the history, and a load resumes where it stopped.
 
+mod batch_group;
 mod batch_load;
+mod jvm_series;
 mod live_pods;
 mod load;
 #[cfg(test)]
 mod memory_bound_tests;
 mod oom_kills;
+mod owner_queries;
 mod owner_series;
 mod pod_info;
 mod pod_labels;
 mod pod_name_rules;
+mod pod_value_collector;
 mod pod_values;
 mod query_plan;
+#[cfg(test)]
+mod shared_queries_tests;
 mod throttling;
 mod time_slice;
 mod workload_batch;
@@ -36,6 +42,7 @@ use std::{
 use async_trait::async_trait;
 
 use self::{
+    batch_group::BatchGroup,
     batch_load::LoadContext,
     live_pods::groups,
     pod_labels::assign_labelled_pods,
@@ -44,6 +51,7 @@ use self::{
     workload_batch::{LONGEST_PATTERN, WorkloadBatch},
 };
 pub use self::{
+    jvm_series::{JvmFigure, jvm_families},
     live_pods::{KnownPods, LivePods},
     load::{HistoryLoad, LoadIncomplete, LoadStats},
     pod_labels::{PodLabelQuery, PodOwnership, VpaMatcher},
@@ -58,7 +66,8 @@ use super::{
     detect::{DetectError, SchemaOverrides, detect, find_recorded},
     promql::{Aggregation, Query},
     query_error::QueryError,
-    schema::{RecordingRules, Schema},
+    schema::{MAX_NAMESPACES, RecordingRules, Schema},
+    selector::{Pattern, Selector},
     transport::WallClock,
 };
 use crate::{Error, LoadReport, LoadRequest, Storage, Writer};
@@ -78,6 +87,9 @@ const SCHEMA_TTL: Duration = Duration::from_hours(1);
 /// After this many consecutive reads without a series, the schema is detected again, at most every [`EMPTY_SCHEMA_TTL`].
 const MAX_EMPTY_READS: u32 = 3;
 const EMPTY_SCHEMA_TTL: Duration = Duration::from_mins(5);
+
+/// The label with the name of a family.
+const NAME_LABEL: &str = "__name__";
 
 /// Settings of a history load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -292,7 +304,7 @@ impl PrometheusHistory {
         let (batches, skipped) = Self::batches(wanted, pods);
         let client = self.client.clone().with_dialect(schema.dialect).rejecting_partial();
         let budget = self.settings.point_budget.max(1);
-        let context = LoadContext { client, schema, plan, budget };
+        let context = LoadContext::new(client, schema, plan, budget);
         Ok((HistoryLoad::new(context, batches, (after, to)), skipped))
     }
 
@@ -310,7 +322,8 @@ impl PrometheusHistory {
         let client = self.client.clone().rejecting_partial();
         let budget = self.settings.point_budget.max(1);
         let now = || self.clock.now();
-        Ok(ThrottlingReport::query(&client, &schema, batches, (lookback, budget), now).await)
+        let groups = batches.into_iter().map(BatchGroup::single).collect();
+        Ok(ThrottlingReport::query(&client, &schema, groups, (lookback, budget), now).await)
     }
 
     /// Queries the largest value of each series of the pods of these VPAs in a time range. The values of a VPA are passed on
@@ -330,7 +343,7 @@ impl PrometheusHistory {
         let client = self.client.clone().with_dialect(schema.dialect).rejecting_partial();
         let budget = self.settings.point_budget.max(1);
         let pod_queries = PodQueries { client: &client, schema: &schema, queries, span, budget };
-        Ok(pod_queries.query(batches, accept).await)
+        Ok(pod_queries.query(BatchGroup::all(batches), accept).await)
     }
 
     /// Returns the namespaces that have container series now: there, a workload without history is unexpected.
@@ -349,6 +362,24 @@ impl PrometheusHistory {
             found.extend(names.map(|name| name.as_str().into()));
         }
         Ok(found)
+    }
+
+    /// Returns which of these families have series in these namespaces now, in a single query.
+    pub async fn present_families(
+        &self,
+        families: &[&str],
+        namespaces: &[&str],
+    ) -> Result<BTreeSet<String>, DetectError> {
+        let schema = self.schema(namespaces).await?;
+        let names = Pattern::any_literal(families.iter().copied());
+        let mut series = Selector::any_metric().matches(NAME_LABEL, names);
+        if namespaces.len() <= MAX_NAMESPACES {
+            series = series.equals_any(&*schema.usage.namespace.value, namespaces);
+        }
+        let series = Query::from(series.with_all(&schema.matchers));
+        let query = series.aggregate(Aggregation::Group, &[NAME_LABEL]);
+        let found = self.client.vector(&query, self.clock.now()).await?;
+        Ok(found.iter().map(|series| series.get(NAME_LABEL).to_owned()).collect())
     }
 
     /// Groups workloads into batches. Also returns those that cannot be queried.

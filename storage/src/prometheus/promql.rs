@@ -31,6 +31,8 @@ pub enum RangeFunction {
     Increase,
     /// The maximum.
     Max,
+    /// The minimum.
+    Min,
     /// The count.
     Count,
     /// The last value.
@@ -92,6 +94,18 @@ impl Query {
     #[must_use]
     pub fn and_on(&self, other: &Self, on: &[&str]) -> Self {
         Self::built(format!("({}) and on ({}) ({})", self.text, list(on), other.text))
+    }
+
+    /// The sums of series of both queries with the same labels.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self::built(format!("({}) + ({})", self.text, other.text))
+    }
+
+    /// The series of this query, and those of the other one with other labels.
+    #[must_use]
+    pub fn or(&self, other: &Self) -> Self {
+        Self::built(format!("({}) or ({})", self.text, other.text))
     }
 
     /// Keeps series with this value.
@@ -222,6 +236,7 @@ impl RangeFunction {
             Self::InstantRate => "irate",
             Self::Increase => "increase",
             Self::Max => "max_over_time",
+            Self::Min => "min_over_time",
             Self::Count => "count_over_time",
             Self::Last => "last_over_time",
         }

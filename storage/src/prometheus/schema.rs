@@ -11,6 +11,12 @@ pub const CPU_METRIC: &str = "container_cpu_usage_seconds_total";
 pub const MEMORY_METRIC: &str = "container_memory_working_set_bytes";
 /// The cAdvisor counter of scheduling periods in which the CPU limit throttled a container.
 pub const THROTTLED_PERIODS_METRIC: &str = "container_cpu_cfs_throttled_periods_total";
+/// The cAdvisor gauge of anonymous memory of a container.
+pub const RSS_METRIC: &str = "container_memory_rss";
+/// The cAdvisor gauge of mapped files of a container, shared memory included.
+pub const MAPPED_FILE_METRIC: &str = "container_memory_mapped_file";
+/// The cAdvisor gauge of page cache of a container that was used lately.
+pub const ACTIVE_FILE_METRIC: &str = "container_memory_total_active_file_bytes";
 
 /// CPU cores used by each container, as recorded by `deploy/recommender/rules.yaml`.
 pub const RECORDED_CPU_METRIC: &str = "plimsoll:container_cpu_usage_cores:irate";
@@ -222,6 +228,17 @@ impl Schema {
         self.of_containers(series.equals(label, namespace).matches(pod, pods))
     }
 
+    /// Restricts series to containers of these pods in one of these namespaces.
+    pub(super) fn of_pods_in(
+        &self,
+        series: Selector,
+        namespaces: &[&str],
+        pods: Pattern,
+    ) -> Selector {
+        let [label, pod, _] = self.usage.container_labels();
+        self.of_containers(series.equals_any(label, namespaces).matches(pod, pods))
+    }
+
     /// Selects the series of a usage metric. Recorded ones are selected by their name alone, because the rules have already
     /// selected the job and the path.
     pub(super) fn usage_series(&self, metric: &str) -> Selector {
@@ -303,6 +320,20 @@ impl KubeStateMetrics {
             selector = selector.equals("job", job);
         }
         selector.equals(&self.namespace, namespace).with_all(matchers)
+    }
+
+    /// Selects a family in one of these namespaces.
+    pub fn selector_in(
+        &self,
+        family: &str,
+        namespaces: &[&str],
+        matchers: &LabelMatchers,
+    ) -> Selector {
+        let mut selector = Selector::metric(family);
+        if let Some(job) = &self.job {
+            selector = selector.equals("job", job);
+        }
+        selector.equals_any(&self.namespace, namespaces).with_all(matchers)
     }
 
     /// Whether a family was detected.

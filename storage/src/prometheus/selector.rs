@@ -36,6 +36,15 @@ impl Selector {
         self.with(LabelMatcher::new(label, MatchOperator::Equals, value))
     }
 
+    /// Restricts to series whose label has one of these values.
+    #[must_use]
+    pub fn equals_any(self, label: impl Into<String>, values: &[&str]) -> Self {
+        match values {
+            [one] => self.equals(label, *one),
+            several => self.matches(label, Pattern::any_literal(several.iter().copied())),
+        }
+    }
+
     /// Restricts to series whose label does not have this value.
     #[must_use]
     pub fn not_equals(self, label: impl Into<String>, value: impl Into<String>) -> Self {

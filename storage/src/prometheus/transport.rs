@@ -16,6 +16,7 @@ mod authenticator;
 mod aws;
 mod azure;
 mod cached_token;
+pub mod compressed_body;
 pub mod config;
 mod error;
 mod google;
@@ -32,7 +33,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use reqwest::{
     Client, Method, StatusCode, Url,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
+    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
 };
 
 /// The response of a [`Transport`].
@@ -40,7 +41,8 @@ pub use reqwest::Response;
 
 use self::{
     authenticator::{Authenticator, RequestAuth},
-    config::{AuthConfig, Header},
+    compressed_body::with_plain_body,
+    config::{AuthConfig, Compression, Header},
     reloading_file::{Reload, ReloadingFile},
     token_endpoint::{hidden, url},
 };
@@ -115,12 +117,13 @@ pub struct HttpTransport {
     client: ReloadingClient,
     signer: Authenticator,
     headers: Vec<(HeaderName, ReloadingFile)>,
+    accepts_gzip: bool,
 }
 
 impl fmt::Debug for HttpTransport {
     /// Omits the query of the address: some gateways expect an API key there.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { base: _, display_address, client, signer, headers } = self;
+        let Self { base: _, display_address, client, signer, headers, accepts_gzip: _ } = self;
         f.debug_struct("HttpTransport")
             .field("address", display_address)
             .field("client", client)
@@ -142,7 +145,8 @@ struct PreparedRequest {
 impl HttpTransport {
     /// Validates the settings. Reads no files and sends no requests.
     pub fn new(config: TransportConfig, clock: WallClock) -> Result<Self, TransportError> {
-        let TransportConfig { address, tls, mut auth, headers, tenant, timing } = config;
+        let TransportConfig { address, tls, mut auth, headers, tenant, timing, compression } =
+            config;
         let mut base = url("the Prometheus address", &address)?;
         if let Some(url_auth) = take_url_auth(&mut base)
             && auth == AuthConfig::None
@@ -172,7 +176,9 @@ impl HttpTransport {
         }
         let client = http_client(tls, &base, false, timing.reload_interval);
         let signer = Authenticator::new(auth, timing, clock)?;
-        Ok(Self { display_address: redacted(&base), base, client, signer, headers: header_files })
+        let accepts_gzip = compression == Compression::Always || base.scheme() == "https";
+        let display_address = redacted(&base);
+        Ok(Self { display_address, base, client, signer, headers: header_files, accepts_gzip })
     }
 
     /// Returns the server's address without secrets.
@@ -238,13 +244,17 @@ impl HttpTransport {
             url.set_query(query.as_deref());
         }
         self.signer.apply(&prepared.auth, method, &url, &mut headers, body.as_bytes())?;
+        // Not part of a signature: a proxy may change it.
+        if self.accepts_gzip {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        }
         let request = client.request(method.clone(), url).timeout(timeout).headers(headers);
         let request = if body.is_empty() { request } else { request.body(body) };
         let response = request
             .send()
             .await
             .map_err(|error| TransportError::of_request(&self.display_address, &error, timeout))?;
-        self.check_status(response)
+        self.check_status(response).map(with_plain_body)
     }
 
     /// Turns authentication failures and redirects into errors.
@@ -317,9 +327,8 @@ fn http_client(
             .user_agent(concat!("plimsoll/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT_TIMEOUT);
         let builder = if is_direct { builder.no_proxy() } else { builder };
-        // Plain HTTP servers are usually nearby: compressing a response takes them longer than sending it, and as much CPU
-        // as evaluating the query.
-        if is_encrypted { builder } else { builder.no_gzip() }
+        // Responses are decompressed where their bytes are counted.
+        builder.no_gzip()
     })
 }
 

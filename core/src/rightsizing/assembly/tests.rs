@@ -126,6 +126,20 @@ fn a_container_without_a_number_has_no_level_and_no_change() {
 }
 
 #[test]
+fn defaults_of_a_limit_range_are_marked() {
+    let own = container(amounts(Some(2000), Some(GI)), Amounts::default());
+    let mut main = own.clone();
+    main.limit_range = Some("limits".into());
+    let survey = survey_of(vec![deployment("web", 4, vec![main, own])]);
+    let report = report_of(&survey, &evidence([400, 500, 600], [GI, 2 * GI, 3 * GI]), &priced());
+    let remarks: Vec<_> =
+        report.workloads[0].containers.iter().map(|one| one.remarks.concat()).collect();
+    let expected = "requests or limits that it does not set are defaults of LimitRange limits";
+    assert_eq!(remarks, [expected, ""]);
+    assert_eq!(rows(&report)[0].request, Some(2000));
+}
+
+#[test]
 fn unknown_requests_are_not_missing_ones() {
     let mut main = container(Amounts::default(), Amounts::default());
     main.resources_unknown = true;
@@ -145,7 +159,12 @@ fn jobs_cost_by_their_run_hours() {
     let mut job = deployment("reindex", 1, vec![main]);
     job.kind = "CronJob".into();
     let mut history = evidence([1, 2, 3], [4, 5, 6]);
-    history.runs = Some(RunCounts { total: 24, seen: 20, mean_seconds: 1800 });
+    history.runs = Some(RunCounts {
+        total: 24,
+        seen: 20,
+        mean_seconds: Some(1800),
+        pod_seconds: Some(24 * 1800),
+    });
     history.run_targets = Some(RunTargets {
         cpu: Some(MilliCpu(1000)),
         memory: Some(Bytes(2 * GI)),
@@ -214,6 +233,88 @@ fn pods_of_unknown_nodes_are_remarked_on() {
     let report = report_of(&survey, &evidence([1000, 1000, 1000], [GI, GI, GI]), &options);
     let expected = "1 workloads have the prices of no particular node, because the nodes of their pods are unknown";
     assert_eq!(report.remarks.last().map(String::as_str), Some(expected));
+}
+
+#[test]
+fn requests_stay_while_autoscalers_are_unknown() {
+    let main = container(amounts(Some(2000), Some(GI)), amounts(Some(4000), None));
+    let mut web = deployment("web", 4, vec![main]);
+    web.autoscalers_unknown = true;
+    let survey = survey_of(vec![web]);
+    let history = evidence([1, 400, 9000], [1, GI / 2, GI]);
+    let held = report_of(&survey, &history, &ReportOptions::default());
+    for row in rows(&held) {
+        let reason = row.change.held.as_deref().expect("it stays");
+        assert!(reason.contains("could not be read"), "{reason}");
+        assert_eq!((row.change.request, row.change.limit), (None, None));
+    }
+    let options = ReportOptions { autoscalers: AutoscalerRule::Ignore, ..ReportOptions::default() };
+    assert_eq!(rows(&report_of(&survey, &history, &options))[0].change.request, Some(400));
+}
+
+#[test]
+fn injected_containers_count_for_targets_and_stay() {
+    let main = container(amounts(Some(1000), Some(GI)), Amounts::default());
+    let proxy = Container {
+        name: "istio-proxy".into(),
+        ..container(amounts(Some(100), None), Amounts::default())
+    };
+    let mut web = deployment("web", 4, vec![main]);
+    web.injected = vec![proxy];
+    web.utilization_targets = vec![UtilizationTarget {
+        kind: "HorizontalPodAutoscaler".into(),
+        name: "web".into(),
+        metric: 0,
+        resource: Resource::Cpu,
+        container: None,
+        percent: 70,
+    }];
+    let history = evidence([1, 200, 9000], [GI, GI, GI]);
+    let report = report_of(&survey_of(vec![web]), &history, &ReportOptions::default());
+    // 70 x 1100 / 300.
+    assert_eq!(report.workloads[0].target_changes[0].new_percent, Some(257));
+    assert_eq!(report.workloads[0].containers.len(), 1, "it is not of the template");
+}
+
+#[test]
+fn a_daemon_set_whose_pods_differ_by_node_stays() {
+    let main = container(amounts(Some(500), Some(GI)), Amounts::default());
+    let survey = survey_of(vec![deployment("agent", 64, vec![main])]);
+    let mut history = evidence([1, 60, 9000], [GI, GI, GI]);
+    let group = |value: &str, pods: u32, cpu: i64| NodeGroupTarget {
+        label: "pool".into(),
+        value: Some(value.into()),
+        pods,
+        cpu: Some(MilliCpu(cpu)),
+        memory: Some(Bytes(GI)),
+        from_pool: false,
+    };
+    history.node_groups = vec![group("small", 60, 60), group("large", 4, 400)];
+    let report = report_of(&survey, &history, &ReportOptions::default());
+    let [cpu, memory] = rows(&report) else { panic!("two rows") };
+    assert!(cpu.change.held.is_some() && cpu.change.request.is_none(), "{:?}", cpu.change);
+    assert_eq!(memory.change.held, None, "memory does not differ");
+}
+
+#[test]
+fn nodes_of_other_clusters_do_not_count() {
+    let main = container(amounts(Some(8000), Some(GI)), Amounts::default());
+    let clusters = ["eu", "us"].map(|name| {
+        let mut survey = survey_of(vec![deployment("web", 1, vec![main.clone()])]);
+        let cpu = if name == "eu" { 4000 } else { 64_000 };
+        let node = Node { allocatable: amounts(Some(cpu), Some(64 * GI)), ..Node::default() };
+        survey.nodes.insert("a".into(), node);
+        survey.in_cluster(name)
+    });
+    let [mut survey, us] = clusters;
+    survey.merge(us);
+    let report = report_of(&survey, &evidence([1, 8000, 9000], [GI, GI, GI]), &priced());
+    let remarks: Vec<usize> = report
+        .workloads
+        .iter()
+        .map(|workload| workload.containers[0].remarks.join("").matches("any node has").count())
+        .collect();
+    assert_eq!(remarks, [1, 0]);
 }
 
 #[test]
@@ -292,7 +393,7 @@ fn a_request_above_every_node_is_remarked_on() {
     let node = Node { allocatable: amounts(Some(16_000), Some(64 * GI)), ..Node::default() };
     survey.nodes.insert("a".into(), node);
     let report = report_of(&survey, &evidence([1, 2, 3], [GI, GI, GI]), &ReportOptions::default());
-    let expected = "it requests 64 of cpu, more than any node has (16)";
+    let expected = "the CPU request 64 is more than any node has (16)";
     assert_eq!(report.workloads[0].containers[0].remarks, [expected]);
 }
 

@@ -111,6 +111,41 @@ fn with_a_baseline_only_what_is_new_counts() {
 }
 
 #[test]
+fn a_level_that_rose_since_the_baseline_counts() {
+    let report = report_of(500);
+    let json = serde_json::to_string(&report).expect("JSON");
+    let risk = FailOn::Risk(Level::Medium);
+    for (before, fails) in [("unsaid", 1), ("ok", 1), ("medium", 1), ("high", 0), ("critical", 0)] {
+        let json = json.replace(r#""risk":"high""#, &format!(r#""risk":"{before}""#));
+        let baseline = Baseline::from_json(&json).expect("a baseline");
+        assert_eq!(risk.failures(&report, Some(&baseline)).len(), fails, "{before}");
+    }
+}
+
+#[test]
+fn a_baseline_without_the_cost_is_not_free() {
+    let report = report_of(1000);
+    let with = |currency: Option<&str>, cost| {
+        let mut baseline = baseline_of(&report);
+        baseline.cost = cost;
+        baseline.currency = currency.map(str::to_owned);
+        baseline
+    };
+    let currency = report.currency.as_deref();
+    for (baseline, expected) in [
+        (with(currency, None), vec![Failure::Unknown("cost of the baseline")]),
+        (with(None, None), vec![Failure::Unknown("cost of the baseline")]),
+        (
+            with(Some("francs"), Some(1e9)),
+            vec![Failure::Unknown("cost of the baseline in this currency")],
+        ),
+        (with(currency, Some(73.0)), vec![]),
+    ] {
+        assert_eq!(FailOn::Cost(0.0).failures(&report, Some(&baseline)), expected, "{baseline:?}");
+    }
+}
+
+#[test]
 fn what_is_unknown_is_not_fine() {
     let nothing =
         make_report(&Survey::default(), &|_, _| None, &ReportOptions::default(), Time::EPOCH);

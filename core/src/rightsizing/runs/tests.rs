@@ -157,7 +157,10 @@ fn undefined_values_are_ignored() {
     let found = targets_of(&runs).expect("targets");
     assert_eq!(found.cpu, Some(MilliCpu(100)));
     let (counts, _) = targets(&runs, &RULES, &UnsaidThresholds::default());
-    assert_eq!(counts, RunCounts { total: 7, seen: 7, mean_seconds: 60 });
+    assert_eq!(
+        counts,
+        RunCounts { total: 7, seen: 7, mean_seconds: Some(60), pod_seconds: Some(420) }
+    );
 }
 
 #[test]

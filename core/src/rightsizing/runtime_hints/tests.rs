@@ -195,6 +195,10 @@ fn the_memory_limit_of_go_is_fixed_or_follows_the_limit() {
         (by_reference("$(LIMIT)B"), go("GOMEMLIMIT from limits.memory", None, true)),
         (by_reference("$(OTHER)"), None),
         (vec![literal("GOGC", "50")], go("GOGC=50", None, false)),
+        (vec![literal("GOGC", "off")], go("GOGC=off", None, false)),
+        (vec![literal("GOGC", "-1")], go("GOGC=-1", None, false)),
+        (vec![literal("GOGC", "yes please")], None),
+        (vec![literal("GOGC", "")], None),
         (
             vec![literal("GOGC", "50"), literal("GOMEMLIMIT", "1GiB")],
             go("GOMEMLIMIT=1GiB", Some(GI), false),
@@ -214,10 +218,30 @@ fn references_to_references_do_not_grow_without_bound() {
         let previous = format!("$(V{})", index - 1);
         env.push(literal(&format!("V{index}"), &previous.repeat(10)));
     }
-    let expanded = Environment::new(&env);
-    assert!(expanded.0.iter().all(|(_, value, _)| {
+    let expanded = Environment::new(&env, &mut { MAX_ADDED });
+    assert!(expanded.0.values().all(|(value, _)| {
         value.as_ref().is_some_and(|value| value.len() <= MAX_EXPANDED + 100)
     }));
+}
+
+#[test]
+fn many_references_add_a_bounded_number_of_bytes() {
+    let mut env = vec![literal("A", &"x".repeat(MAX_EXPANDED))];
+    env.extend((0..1000).map(|index| literal(&format!("V{index}"), "$(A)")));
+    let mut room = MAX_ADDED;
+    let expanded = Environment::new(&env, &mut room);
+    let added: usize =
+        expanded.0.values().filter_map(|(value, _)| Some(value.as_ref()?.len())).sum();
+    assert!(added <= MAX_ADDED + MAX_EXPANDED + 4 * env.len(), "{added}");
+    assert_eq!(expanded.get("V0"), Some((Some(&*"x".repeat(MAX_EXPANDED)), false)));
+    assert_eq!(expanded.get("V999"), Some((Some("$(A)"), false)));
+}
+
+#[test]
+fn references_that_do_not_end_stay() {
+    let open = "$(".repeat(350_000);
+    let expanded = Environment::new(&[], &mut { MAX_ADDED }).expand(&open, &mut { MAX_ADDED });
+    assert!(expanded == open);
 }
 
 proptest! {

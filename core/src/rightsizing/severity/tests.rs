@@ -391,3 +391,51 @@ proptest! {
         prop_assert_eq!(waste(Resource::Memory, at, &need, Some(pods), Some(1e9), &thresholds), Level::Ok);
     }
 }
+
+#[test]
+fn reasons_have_levels_of_their_own() {
+    let row = |resource, amounts: [i64; 3], risk, risk_reasons| ResourceReport {
+        resource,
+        request: Some(amounts[0]),
+        limit: None,
+        target: Some(amounts[2]),
+        lower: Some(amounts[1]),
+        upper: None,
+        change: crate::rightsizing::report::Change::default(),
+        risk,
+        risk_reasons,
+        waste: Level::Ok,
+        cost: None,
+        new_cost: None,
+        unsaid: None,
+        explanation: None,
+    };
+    let killed = RiskReason::OomKilled { kills: 1, last: None };
+    let throttled = RiskReason::Throttled { share: 0.2 };
+    let below = || RiskReason::BelowNeed;
+    let (cpu, memory) = (Resource::Cpu, Resource::Memory);
+    for (row, expected) in [
+        (
+            row(cpu, [80, 70, 100], Level::High, vec![throttled.clone(), below()]),
+            vec![Level::High, Level::Medium],
+        ),
+        (
+            row(cpu, [50, 90, 200], Level::High, vec![throttled, below()]),
+            vec![Level::High, Level::High],
+        ),
+        (
+            row(
+                memory,
+                [1 << 20, 1 << 29, 1 << 30],
+                Level::Critical,
+                vec![killed, RiskReason::PeakNearLimit { share: 1.0 }, below()],
+            ),
+            vec![Level::Critical, Level::High, Level::High],
+        ),
+        // Thresholds of the user: the level of the row is right.
+        (row(cpu, [50, 90, 200], Level::Medium, vec![below()]), vec![Level::Medium]),
+    ] {
+        let levels: Vec<_> = reason_levels(&row).map(|(_, level)| level).collect();
+        assert_eq!(levels, expected, "{row:?}");
+    }
+}

@@ -46,6 +46,11 @@ nodeGroups:
   memory: 1Gi
 pageCache:
   share: 0.3333333333333333
+  dailyShare: 0.3
+  keptShare: 0.5
+jvm:
+  heapFactor: 2.5
+  maxCollectionShare: 0.05
 ";
     assert_eq!(yaml, expected);
     assert_eq!(Thresholds::from_yaml(&yaml), Ok(Thresholds::default()));

@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// The candidate that a Service is, where no operator is installed.
+fn candidate(service: &Service) -> Option<Candidate> {
+    super::candidate(service, &OperatedServers::default())
+}
+
 fn service(namespace: &str, name: &str, labels: &[&str], ports: &[&str]) -> Service {
     let labels: Value = labels
         .iter()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use plimsoll_core::{
-    rightsizing::survey::{Survey, Unread, Workload},
+    rightsizing::survey::{Amounts, Survey, Unread, Workload},
     types::Time,
 };
 use plimsoll_storage::prometheus::{
@@ -79,7 +79,16 @@ impl SeriesReader<'_> {
             (workload.namespace.clone(), workload.kind.clone(), workload.name.clone())
         };
         survey.workloads.sort_by_cached_key(order);
-        if states.is_none() {
+        // Families that are not collected are not requests that are not set.
+        let families =
+            ["kube_pod_container_resource_requests", "kube_pod_container_resource_limits"];
+        let collects = |states: &KubeStateMetrics| {
+            families.iter().any(|family| states.has_family(family))
+                || survey.workloads.iter().flat_map(|workload| &workload.containers).any(|one| {
+                    one.requests != Amounts::default() || one.limits != Amounts::default()
+                })
+        };
+        if !states.is_some_and(collects) {
             let containers =
                 survey.workloads.iter_mut().flat_map(|workload| &mut workload.containers);
             containers.for_each(|container| container.resources_unknown = true);

@@ -253,9 +253,10 @@ impl SurveyRows {
         let mut containers = draft.containers;
         containers.sort_by_key(|container| container.role == ContainerRole::Main);
         for container in &mut containers {
+            // Series are those of pods: a request that equals the limit may come from the limit.
             let Container { requests, limits, .. } = container;
-            requests.cpu = requests.cpu.or(limits.cpu);
-            requests.memory = requests.memory.or(limits.memory);
+            requests.cpu = requests.cpu.filter(|_| requests.cpu != limits.cpu);
+            requests.memory = requests.memory.filter(|_| requests.memory != limits.memory);
         }
         Workload {
             namespace,

@@ -166,8 +166,8 @@ async fn workloads_of_each_kind_are_found_in_recorded_responses() {
             "CronJob/night x? [night-29890001-aaaaa] main 200/64",
             "DaemonSet/twice x1 [twice] main 200/64",
             // The newer ReplicaSet of a rollout.
-            "Deployment/web x3 [web-1-a web-1-b web-2-a] init migrate 500/1024 of -/1024, \
-             sidecar proxy 100/1024 of -/1024, main 300/64",
+            "Deployment/web x3 [web-1-a web-1-b web-2-a] init migrate 500/- of -/1024, \
+             sidecar proxy 100/- of -/1024, main 300/64",
             "DeploymentConfig/dc x1 [dc-1-a] main 200/64",
             "Job/once x? [] main 200/64",
             "Pod/apiserver-n x1 [apiserver-n] main 200/64",

@@ -96,9 +96,12 @@ impl Cluster {
             .collect();
         // Two objects a page.
         let query = request.uri().query().unwrap_or_default();
-        let start: usize =
-            query.split_once("continue=").map_or(0, |(_, at)| at.parse().expect("a number"));
-        let end = objects.len().min(start + 2);
+        let start: usize = query.split_once("continue=").map_or(0, |(_, at)| {
+            at.split('&').next().and_then(|at| at.parse().ok()).expect("a number")
+        });
+        let limit = query.split_once("limit=").map_or("", |(_, rest)| rest);
+        let limit = limit.split('&').next().and_then(|limit| limit.parse().ok()).unwrap_or(2);
+        let end = objects.len().min(start + limit.min(2));
         let next = if end < objects.len() { end.to_string() } else { String::new() };
         let list = json!({"kind": "List", "apiVersion": "v1",
             "metadata": {"continue": next}, "items": objects[start..end]});

@@ -6,8 +6,14 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use plimsoll_core::{
     recommender::{HistoryWeighting, Settings},
-    rightsizing::{evidence::EvidenceGap, survey::Container},
-    types::{compat::Compat, units::MilliCpu},
+    rightsizing::{
+        evidence::EvidenceGap,
+        survey::{Container, RuntimeHint},
+    },
+    types::{
+        compat::Compat,
+        units::{Bytes, MilliCpu},
+    },
 };
 use plimsoll_storage::prometheus::{
     detect::SchemaOverrides,
@@ -32,6 +38,10 @@ struct FakePrometheus {
     failure: Box<Failure>,
     /// The latest time of each query.
     times: Mutex<Vec<f64>>,
+    /// The text of each query.
+    texts: Mutex<Vec<String>>,
+    /// Families besides usage.
+    families: Vec<&'static str>,
 }
 
 /// A query with its time range.
@@ -52,10 +62,17 @@ impl FakePrometheus {
     fn new(
         failure: impl Fn(&FakeQuery<'_>) -> Option<(u16, &'static str)> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Arc::new(Self { failure: Box::new(failure), times: Mutex::default() })
+        let (times, texts, families) = (Mutex::default(), Mutex::default(), Vec::new());
+        Arc::new(Self { failure: Box::new(failure), times, texts, families })
     }
 
-    fn instant(query: &FakeQuery<'_>) -> String {
+    /// A server that has these families too.
+    fn with_families(families: &[&'static str]) -> Arc<Self> {
+        let (times, texts) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { failure: Box::new(|_| None), times, texts, families: families.to_vec() })
+    }
+
+    fn instant(&self, query: &FakeQuery<'_>) -> String {
         let FakeQuery { text, end, .. } = query;
         if text.starts_with("vector(1) default") {
             return String::new();
@@ -76,6 +93,13 @@ impl FakePrometheus {
         if text.starts_with("count") && is_usage {
             return vector(&format!(r#"{{"metric":{{"job":"kubelet"}},"value":[{end},"2"]}}"#));
         }
+        if text.contains("by (__name__)") {
+            let names =
+                self.families.iter().filter(|name| text.contains(**name)).map(|name| {
+                    format!(r#"{{"metric":{{"__name__":"{name}"}},"value":[{end},"1"]}}"#)
+                });
+            return vector(&names.collect::<Vec<_>>().join(","));
+        }
         vector("")
     }
 
@@ -86,8 +110,11 @@ impl FakePrometheus {
             if text.contains("irate") { 0.1 + 0.2 * wave } else { 2e8 + 1e8 * wave }
         };
         let steps = ((end - start) / step) as u64;
-        let series =
-            NAMESPACES.iter().filter(|name| text.contains(&format!("namespace=\"{name}\"")));
+        let is_selected = |name: &str| {
+            let is_one_of = text.contains("namespace=~") && text.contains(name);
+            is_one_of || text.contains(&format!("namespace=\"{name}\""))
+        };
+        let series = NAMESPACES.iter().filter(|name| is_selected(name));
         let series: Vec<String> = series
             .map(|namespace| {
                 let points: Vec<String> = (0..=steps)
@@ -135,8 +162,9 @@ impl Transport for FakePrometheus {
             step: number("step").unwrap_or(60.0),
         };
         self.times.lock().push(end);
+        self.texts.lock().push(query.text.to_owned());
         let (mut status, mut body) = match path {
-            "/api/v1/query" => (200, Self::instant(&query)),
+            "/api/v1/query" => (200, self.instant(&query)),
             "/api/v1/query_range" => (200, Self::range(&query)),
             _ => (200, r#"{"status":"success","data":[]}"#.to_owned()),
         };
@@ -170,7 +198,25 @@ fn workload(namespace: &str) -> Workload {
     }
 }
 
+/// A workload with a Java virtual machine.
+fn java_workload(namespace: &str) -> Workload {
+    let mut workload = workload(namespace);
+    workload.containers[0].runtime = Some(RuntimeHint::Jvm {
+        known_by: "-Xmx1g".to_owned(),
+        max_heap: Some(Bytes(1 << 30)),
+        max_heap_percent: None,
+    });
+    workload
+}
+
 async fn read(server: &Arc<FakePrometheus>) -> Result<ClusterEvidence, DetectError> {
+    read_workloads(server, &NAMESPACES.map(workload)).await
+}
+
+async fn read_workloads(
+    server: &Arc<FakePrometheus>,
+    workloads: &[Workload],
+) -> Result<ClusterEvidence, DetectError> {
     let prometheus = PrometheusConfig {
         transport: TransportConfig::default(),
         series_options: SchemaOverrides::default(),
@@ -201,7 +247,6 @@ async fn read(server: &Arc<FakePrometheus>) -> Result<ClusterEvidence, DetectErr
         node_group_label: None,
         thresholds: &thresholds,
     };
-    let workloads = NAMESPACES.map(workload);
     let workloads: Vec<&Workload> = workloads.iter().collect();
     let nodes = BTreeMap::new();
     let result = read_cluster_evidence(&history, (&workloads, &nodes), options, &mut |_| {}).await;
@@ -287,4 +332,58 @@ async fn a_server_without_series_is_an_error() {
         query.text.starts_with("topk").then_some((503, "TSDB not ready"))
     });
     assert!(read(&server).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_a_history_is_queried_once_for_all_namespaces() {
+    let server = FakePrometheus::new(|_| None);
+    read(&server).await.expect("evidence");
+    let queries = server.texts.lock();
+    let count = |parts: &[&str]| {
+        queries.iter().filter(|text| parts.iter().all(|part| text.contains(part))).count()
+    };
+    for family in ["increase(container_cpu_cfs_periods", "increase(container_cpu_cfs_throttled"] {
+        assert_eq!(count(&[family]), 1, "{family}");
+    }
+    assert_eq!(count(&["__name__", "container_memory_rss"]), 1, "one query for rare families");
+    assert_eq!(count(&["max_over_time(container_memory_rss"]), 0, "there is no such series");
+    assert_eq!(count(&["jvm_"]), 0, "no workload is Java");
+    assert_eq!(count(&["[3599999ms]"]), 1, "earlier peaks");
+    // CPU and memory of each namespace, in slices.
+    let slices = count(&["irate("]);
+    assert!(slices <= 2 * NAMESPACES.len(), "{slices}");
+    assert!(queries.len() <= 40, "{queries:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn page_cache_and_java_memory_are_read_if_there_are_series() {
+    let server = FakePrometheus::with_families(&[
+        "container_memory_rss",
+        "container_memory_mapped_file",
+        "container_memory_total_active_file_bytes",
+        "jvm_memory_committed_bytes",
+        "jvm_threads_current",
+        "jvm_gc_live_data_size_bytes",
+    ]);
+    let found = read_workloads(&server, &NAMESPACES.map(java_workload)).await.expect("evidence");
+    assert_eq!(found.unread, []);
+    for evidence in &found.workloads {
+        let main = &evidence["main"];
+        let needed = main.needed_memory.as_ref().expect("there are series");
+        assert!((8..=9).contains(&needed.needed.iter().len()), "one for each day");
+        assert_eq!(main.needed_memory_peak, needed.needed.largest());
+        let active = needed.active_file.expect("there are series");
+        assert!((200_000_000..=400_000_000).contains(&active.0), "{active:?}");
+        let days = main.daily_memory_peaks.iter().len();
+        assert!((8..=9).contains(&days), "{days}: earlier days are not above the target");
+        let jvm = main.jvm_memory.expect("there are series");
+        assert!(jvm.non_heap.0 >= 200_000_000 && jvm.live_data.is_some(), "{jvm:?}");
+        assert_eq!((jvm.direct_buffers, jvm.collection_share), (None, None), "no such series");
+    }
+    let queries = server.texts.lock();
+    let count = |part: &str| queries.iter().filter(|text| text.contains(part)).count();
+    assert_eq!(count("max_over_time(container_memory_rss"), 1);
+    // In the query for families, and with its own.
+    assert_eq!(count("jvm_gc_live_data_size_bytes"), 2);
+    assert_eq!(count("jvm_gc_pause_seconds_sum"), 1);
 }

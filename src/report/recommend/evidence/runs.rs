@@ -2,7 +2,7 @@
 //! are seen even if a run is scraped only once.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     time::Duration,
 };
 
@@ -97,6 +97,8 @@ pub struct JobRuns {
     workloads: HashMap<ObjectKey, WorkloadRuns>,
     /// The time range.
     span: Option<(Time, Time)>,
+    /// Workloads whose runs could not be read.
+    failed: HashSet<ObjectKey>,
 }
 
 /// The runs of one workload.
@@ -133,6 +135,7 @@ pub async fn read_runs(
         })
         .await?;
     unread.extend(failure(&report, "runs of jobs"));
+    runs.failed.clone_from(&report.failed_vpas);
     for (key, of) in &mut runs.workloads {
         of.is_truncated = report.shortened_vpas.contains(key);
     }
@@ -199,6 +202,11 @@ impl JobRuns {
         self.workloads.values().filter_map(first).min()
     }
 
+    /// Whether the runs of a workload could not be read.
+    pub fn has_failed(&self, key: &ObjectKey) -> bool {
+        self.failed.contains(key)
+    }
+
     /// The runs of a workload, if any are known.
     pub fn of(&self, key: &ObjectKey) -> Option<&WorkloadRuns> {
         self.workloads.get(key).filter(|of| !of.pods.is_empty())
@@ -223,9 +231,15 @@ impl WorkloadRuns {
 
     /// How many runs of a container there were, also before those that are known if there are too many.
     fn counts(&self, runs: &[Run]) -> RunCounts {
-        let lengths: Vec<f64> =
-            runs.iter().filter_map(|run| run.length).map(|length| length.as_secs_f64()).collect();
-        let mean = lengths.iter().sum::<f64>() / lengths.len().max(1) as f64;
+        let mean = |values: Vec<f64>| {
+            let sum = values.iter().sum::<f64>();
+            Some(sum / values.len() as f64).filter(|_| !values.is_empty())
+        };
+        let lengths = runs.iter().filter_map(|run| Some(run.length?.as_secs_f64())).collect();
+        let by_run = self.by_run();
+        let of_all_pods =
+            by_run.values().filter_map(|pods| pods.iter().map(|pod| pod.seconds()).sum());
+        let pod_seconds = mean(of_all_pods.collect());
         let is_seen = |run: &&Run| run.memory_peak.is_some() || run.cpu_seconds.is_some();
         let scale = match (self.is_truncated, self.span, self.first_start()) {
             (true, Some((from, to)), Some(first)) => {
@@ -234,10 +248,13 @@ impl WorkloadRuns {
             _ => 1.0,
         };
         let count = |runs: usize| (runs as f64 * scale).round() as u32;
+        let total = count(runs.len());
         RunCounts {
-            total: count(runs.len()),
+            total,
             seen: count(runs.iter().filter(is_seen).count()),
-            mean_seconds: mean.round() as u64,
+            mean_seconds: mean(lengths).map(|mean| mean.round() as u64),
+            // Runs of unknown length count as the mean of the others.
+            pod_seconds: pod_seconds.map(|mean| (mean * f64::from(total)).ceil() as u64),
         }
     }
 
@@ -343,7 +360,10 @@ mod tests {
             .map(|run| (run.memory_peak, run.cpu_seconds, run.outcome, run.memory_limit));
         assert_eq!(found.collect::<Vec<_>>(), expected);
         let counts = of(&runs).counts(&of(&runs).of_container("run"));
-        assert_eq!(counts, RunCounts { total: 2, seen: 1, mean_seconds: 30 });
+        assert_eq!(
+            counts,
+            RunCounts { total: 2, seen: 1, mean_seconds: Some(30), pod_seconds: Some(60) }
+        );
     }
 
     #[test]
@@ -366,6 +386,10 @@ mod tests {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let expected = [(100, Some(7.0), seconds(25)), (300, None, None), (200, None, seconds(30))];
         assert_eq!(found, expected);
+        // One ran in two pods, for 20 and 25 seconds; the length of three is unknown and counts as the mean.
+        let counts = of(&runs).counts(&of(&runs).of_container("run"));
+        let seconds = (counts.mean_seconds, counts.pod_seconds);
+        assert_eq!((counts.total, seconds), (3, (Some(28), Some(113))));
     }
 
     #[test]
@@ -395,7 +419,7 @@ mod tests {
         assert_eq!(first, Some(Time::from_secs(1_500)));
         // 2,000 runs in 8,500 seconds, and so before that.
         let counts = of(&runs).counts(&of(&runs).of_container("run"));
-        assert_eq!(counts, RunCounts { total: 2_353, seen: 0, mean_seconds: 0 });
+        assert_eq!(counts, RunCounts { total: 2_353, seen: 0, ..RunCounts::default() });
         assert_eq!(runs.first_start(), Some(Time::EPOCH));
     }
 }

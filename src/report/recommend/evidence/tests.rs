@@ -95,7 +95,8 @@ fn the_rare_peak_is_the_largest_of_the_longer_time() {
         let mut peaks = EarlierPeaks::new();
         if let Some(bytes) = earlier {
             let peak = MemoryPeak { bytes: Bytes(bytes), at: Time::from_secs(1_000) };
-            peaks.insert(key.clone(), peak);
+            let largest = Some(peak);
+            peaks.insert(key.clone(), EarlierPeak { largest, ..EarlierPeak::default() });
         }
         let found = evidence(&histories, &peaks);
         assert_eq!(found["main"].rare_memory_peak.map(|peak| peak.bytes.0), Some(largest));

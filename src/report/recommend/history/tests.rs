@@ -20,6 +20,7 @@ fn workload(kind: &str, name: &str, containers: &[&str]) -> HistoryWorkload {
         name: (*name).into(),
         role: ContainerRole::Main,
         cpu_request: Some(MilliCpu(500)),
+        is_java: false,
     });
     HistoryWorkload {
         key: ObjectKey::new("shop", format!("{kind}/{name}")),

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{
     history::{Measurement, Sample, SampleBatch, UsageMetric},
-    rightsizing::evidence::MemoryPeak,
+    rightsizing::{daily_peaks::DailyPeaks, evidence::MemoryPeak},
     types::{
         Time,
         units::{Bytes, MilliCpu},
@@ -22,6 +22,8 @@ pub struct ContainerUsage {
     pub above_request: u64,
     /// The largest sample of memory.
     pub memory_peak: Option<MemoryPeak>,
+    /// The largest sample of memory on each day.
+    pub daily_memory_peaks: DailyPeaks,
     /// The number of OOM kills.
     pub oom_kills: u32,
     /// The time of the last one.
@@ -77,6 +79,7 @@ impl ContainerUsage {
             UsageMetric::Memory => {
                 for &(at, bytes) in batch.points {
                     let bytes = Bytes::from_f64(bytes);
+                    self.daily_memory_peaks.add(MemoryPeak { bytes, at });
                     if self.memory_peak.is_none_or(|peak| bytes > peak.bytes) {
                         self.memory_peak = Some(MemoryPeak { bytes, at });
                     }

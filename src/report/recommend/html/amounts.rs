@@ -18,7 +18,7 @@ const MI: i64 = 1 << 20;
 const GI: i64 = 1 << 30;
 
 /// The name of a resource.
-pub(super) fn resource_name(resource: Resource) -> &'static str {
+pub(crate) fn resource_name(resource: Resource) -> &'static str {
     match resource {
         Resource::Cpu => "CPU",
         Resource::Memory => "memory",
@@ -27,7 +27,7 @@ pub(super) fn resource_name(resource: Resource) -> &'static str {
 
 /// An amount of one container as a quantity: `1650m`, `844Mi`. Memory is rounded to mebibytes, or from 10 GiB on to tenths of
 /// gibibytes.
-pub(super) fn quantity(resource: Resource, amount: i64) -> String {
+pub(crate) fn quantity(resource: Resource, amount: i64) -> String {
     match resource {
         Resource::Cpu => Quantity::cpu(MilliCpu(amount)).to_string(),
         Resource::Memory if amount.unsigned_abs() < MI.unsigned_abs() => {
@@ -49,7 +49,7 @@ pub(super) fn quantity(resource: Resource, amount: i64) -> String {
 }
 
 /// An amount of many pods: `1,204 cores`, `3,110 GiB`.
-pub(super) fn total(resource: Resource, amount: i64) -> String {
+pub(crate) fn total(resource: Resource, amount: i64) -> String {
     let (amount, unit) = match resource {
         Resource::Cpu => (MilliCpu(amount).as_cores(), "cores"),
         Resource::Memory => (amount as f64 / GI as f64, "GiB"),
@@ -58,7 +58,7 @@ pub(super) fn total(resource: Resource, amount: i64) -> String {
 }
 
 /// A number with groups of thousands: without decimals from 100 on, else with at most two.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "unknown".to_owned();
     }
@@ -84,13 +84,13 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// A count with its noun, which takes an `s` for more than one.
-pub(super) fn count(count: usize, noun: &str) -> String {
+pub(crate) fn count(count: usize, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{} {noun}{ending}", number(count as f64))
 }
 
 /// An amount of money, below 100 with two decimals.
-pub(super) fn money(currency: &str, amount: f64) -> String {
+pub(crate) fn money(currency: &str, amount: f64) -> String {
     let text = number(amount);
     let has_one_decimal = text.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 1);
     let ending = if has_one_decimal { "0" } else { "" };
@@ -98,12 +98,12 @@ pub(super) fn money(currency: &str, amount: f64) -> String {
 }
 
 /// A change with its sign.
-pub(super) fn signed(text: &str, is_increase: bool) -> String {
+pub(crate) fn signed(text: &str, is_increase: bool) -> String {
     if is_increase { format!("+{text}") } else { text.to_owned() }
 }
 
 /// A change in percent: `+65 %`. `None` if there was nothing before.
-pub(super) fn change(from: f64, to: f64) -> Option<String> {
+pub(crate) fn change(from: f64, to: f64) -> Option<String> {
     if !(from > 0.0 && to.is_finite()) {
         return None;
     }
@@ -114,12 +114,12 @@ pub(super) fn change(from: f64, to: f64) -> Option<String> {
 }
 
 /// A share as a percentage.
-pub(super) fn percentage(share: f64) -> String {
+pub(crate) fn percentage(share: f64) -> String {
     format!("{} %", number((share * 100.0).round()))
 }
 
 /// A size in bytes, as networks count them: `94 MB`.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let bytes = bytes as f64;
     let (scaled, unit) = match bytes {
         _ if bytes >= 1e9 => (bytes / 1e9, "GB"),
@@ -131,12 +131,12 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// `2026-11-26 13:40 UTC`.
-pub(super) fn time(time: Time) -> String {
+pub(crate) fn time(time: Time) -> String {
     format!("{} UTC", time_format::date_and_time(time.as_secs() as f64))
 }
 
 /// The time between two times, such as `2 d`.
-pub(super) fn span(from: Time, to: Time) -> String {
+pub(crate) fn span(from: Time, to: Time) -> String {
     let seconds = to.as_secs().saturating_sub(from.as_secs());
     format_span(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }

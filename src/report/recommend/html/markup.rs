@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display, Write as _};
 
-use plimsoll_charts::request_bar::RequestBar;
+use plimsoll_charts::{request_bar::RequestBar, svg::Svg};
 
 /// HTML under construction.
 #[derive(Debug, Default)]
-pub(super) struct Markup {
+pub(crate) struct Markup {
     html: String,
 }
 
@@ -50,6 +50,21 @@ impl Markup {
         self.html.push_str(&bar.draw());
     }
 
+    /// Writes a chart.
+    pub fn chart(&mut self, chart: Svg) {
+        self.html.push_str(&chart.finish());
+    }
+
+    /// Writes data as a script element that is not run.
+    pub fn data(&mut self, id: &'static str, json: &str) {
+        self.raw("<script type=\"application/json\"");
+        self.attribute("id", id);
+        self.raw(">");
+        // Nothing in it ends the element: in JSON, this letter is only within texts.
+        self.html.push_str(&json.replace('<', "\\u003c"));
+        self.raw("</script>\n");
+    }
+
     /// The document.
     pub fn finish(self) -> String {
         self.html
@@ -83,6 +98,16 @@ fn changes_direction(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let mut markup = Markup::default();
+        markup.data("data", "{\"a\":\"</script><script>\"}");
+        assert_eq!(
+            markup.finish(),
+            "<script type=\"application/json\" id=\"data\">{\"a\":\"\\u003c/script>\\u003cscript>\"}</script>\n"
+        );
+    }
 
     #[test]
     fn texts_and_attributes_are_escaped() {

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// A level as a word. Where there is nothing to report, it is `none`.
-pub(super) fn level_word(level: Level) -> &'static str {
+pub(crate) fn level_word(level: Level) -> &'static str {
     match level {
         Level::Unsaid => "unknown",
         Level::Ok => "none",
@@ -27,7 +27,7 @@ pub(super) fn level_word(level: Level) -> &'static str {
 }
 
 /// Why there is no number.
-pub(super) fn gap_text(gap: EvidenceGap) -> &'static str {
+pub(crate) fn gap_text(gap: EvidenceGap) -> &'static str {
     match gap {
         EvidenceGap::WithoutSeries => "no series: plimsoll doctor shows why",
         EvidenceGap::TooYoung => "less than a day of samples",
@@ -39,7 +39,7 @@ pub(super) fn gap_text(gap: EvidenceGap) -> &'static str {
 }
 
 /// What the risk of a resource is.
-pub(super) fn risk_text(reason: &RiskReason, now: Time) -> String {
+pub(crate) fn risk_text(reason: &RiskReason, now: Time) -> String {
     match reason {
         RiskReason::OomKilled { kills, last } => {
             let kills = match kills {
@@ -79,7 +79,7 @@ fn limit_text(resource: &ResourceReport) -> Option<String> {
 }
 
 /// Why a resource is at risk, what happens to its limit, and what prevents a change.
-pub(super) fn resource_notes(resource: &ResourceReport, now: Time) -> Vec<String> {
+pub(crate) fn resource_notes(resource: &ResourceReport, now: Time) -> Vec<String> {
     let mut notes: Vec<String> =
         resource.risk_reasons.iter().map(|reason| risk_text(reason, now)).collect();
     notes.extend(limit_text(resource));
@@ -89,7 +89,7 @@ pub(super) fn resource_notes(resource: &ResourceReport, now: Time) -> Vec<String
 }
 
 /// All notes on a container, and with its first container those on a workload.
-pub(super) fn container_notes(row: &Row<'_>, now: Time) -> Vec<String> {
+pub(crate) fn container_notes(row: &Row<'_>, now: Time) -> Vec<String> {
     let mut notes = Vec::new();
     let unsaid = row.container.resources.iter().filter_map(|one| one.unsaid);
     let unsaid: Vec<_> = unsaid.collect();

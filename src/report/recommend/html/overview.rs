@@ -111,7 +111,6 @@ pub(super) fn write_summary(page: &mut Markup, report: &Report) {
                 total(resource, totals.requested),
                 total(resource, totals.needed)
             ),
-            description: "",
         });
         page.raw("</td></tr>\n");
     }
@@ -261,7 +260,7 @@ fn write_sources(page: &mut Markup, report: &Report) {
             format_args!(
                 "{}, {} in {} s",
                 number(source.queries as f64),
-                size(source.bytes),
+                size(source.size()),
                 number((source.seconds * 10.0).round() / 10.0)
             ),
         );

@@ -7,7 +7,7 @@ use plimsoll_core::rightsizing::{
 
 /// A container of a workload.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     pub workload: &'a WorkloadReport,
     pub container: &'a ContainerReport,
     /// Whether it is the first container of the workload, with which remarks on the whole workload are shown.
@@ -16,7 +16,7 @@ pub(super) struct Row<'a> {
 
 /// What the report says about the request of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proposal {
+pub(crate) enum Proposal {
     /// There is no number.
     Unknown,
     /// The request stays as it is.
@@ -88,7 +88,7 @@ impl<'a> Row<'a> {
 }
 
 /// What the report says about the request of a resource.
-pub(super) fn proposal(resource: &ResourceReport) -> Proposal {
+pub(crate) fn proposal(resource: &ResourceReport) -> Proposal {
     match (resource.change.request, resource.target) {
         (Some(request), _) => Proposal::Change(request),
         (None, Some(target)) if resource.change.held.is_some() => Proposal::Held(target),
@@ -98,7 +98,7 @@ pub(super) fn proposal(resource: &ResourceReport) -> Proposal {
 }
 
 /// How much more one pod should request; negative if it requests too much, 0 if that is unknown.
-pub(super) fn shortfall(resource: &ResourceReport) -> f64 {
+pub(crate) fn shortfall(resource: &ResourceReport) -> f64 {
     let wanted = match proposal(resource) {
         Proposal::Change(to) | Proposal::Held(to) => Some(to),
         Proposal::Keep | Proposal::Unknown => None,
@@ -107,7 +107,7 @@ pub(super) fn shortfall(resource: &ResourceReport) -> f64 {
 }
 
 /// The shortfall as a share of the request, for the order of rows. Without a request it is infinite.
-pub(super) fn relative_shortfall(resource: &ResourceReport) -> f64 {
+pub(crate) fn relative_shortfall(resource: &ResourceReport) -> f64 {
     let shortfall = shortfall(resource);
     match resource.request {
         Some(request) if request > 0 => shortfall / request as f64,

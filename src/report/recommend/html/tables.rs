@@ -7,6 +7,7 @@ use plimsoll_core::rightsizing::{
     evidence::EvidenceGap,
     report::{Level, Report, ResourceReport, RiskReason},
     survey::Resource,
+    totals::without_recommendation,
 };
 
 use super::{
@@ -19,6 +20,14 @@ use super::{
 /// The rows of the short tables. All of them are in the table of all containers.
 const MOST: usize = 100;
 
+/// The choices of the filter by risk: rows below the level are hidden.
+const LEAST_RISK: [(&str, Level); 4] = [
+    ("any", Level::Unsaid),
+    ("medium or higher", Level::Medium),
+    ("high or higher", Level::High),
+    ("critical", Level::Critical),
+];
+
 /// A column: the class of its cells and its heading. The class `number` sorts by number, in descending order first.
 type Column = (&'static str, &'static str);
 
@@ -28,11 +37,16 @@ pub(super) fn write(page: &mut Markup, report: &Report, rows: &[Row<'_>]) {
         "<form class=\"search\" id=\"search\" role=\"search\" hidden>\n\
          <p><label for=\"words\">Search all tables</label> \
          <input id=\"words\" type=\"search\" autocomplete=\"off\" spellcheck=\"false\"></p>\n\
-         <p><label for=\"least\">Risk</label> <select id=\"least\"><option value=\"0\">any</option>\
-         <option value=\"2\">medium or higher</option><option value=\"3\">high or higher</option>\
-         <option value=\"4\">critical</option></select></p>\n\
-         <p id=\"found\" role=\"status\"></p>\n</form>\n",
+         <p><label for=\"least\">Risk</label> <select id=\"least\">",
     );
+    for (words, least) in LEAST_RISK {
+        page.raw("<option");
+        page.attribute("value", least as u8);
+        page.raw(">");
+        page.text(words);
+        page.raw("</option>");
+    }
+    page.raw("</select></p>\n<p id=\"found\" role=\"status\"></p>\n</form>\n");
     write_too_little(page, report, rows);
     write_too_much(page, report, rows);
     write_all(page, report, rows);
@@ -163,10 +177,11 @@ fn write_all(page: &mut Markup, report: &Report, rows: &[Row<'_>]) {
     close_table(page, 0);
 }
 
-/// Containers of which at least one resource has no number, by reason.
+/// Containers without a number, by reason. Each resource may have its own.
 fn write_without_number(page: &mut Markup, rows: &[Row<'_>]) {
     let mut by_reason: BTreeMap<EvidenceGap, Vec<&Row<'_>>> = BTreeMap::new();
-    for row in rows {
+    let unsaid = |row: &&Row<'_>| without_recommendation(row.container).is_some();
+    for row in rows.iter().filter(unsaid) {
         let reasons = row.container.resources.iter().filter_map(|one| one.unsaid);
         let mut reasons: Vec<_> = reasons.collect();
         reasons.dedup();
@@ -174,7 +189,6 @@ fn write_without_number(page: &mut Markup, rows: &[Row<'_>]) {
             by_reason.entry(reason).or_default().push(row);
         }
     }
-    let unsaid = |row: &&Row<'_>| row.container.resources.iter().any(|one| one.unsaid.is_some());
     open_section(
         page,
         "without-recommendation",
@@ -185,7 +199,7 @@ fn write_without_number(page: &mut Markup, rows: &[Row<'_>]) {
         page.raw("<p>Each container has a number.</p>\n</section>\n");
         return;
     }
-    page.raw("<p>These containers have no number for at least one resource. That does not mean that they are fine.</p>\n");
+    page.raw("<p>These containers have no number. That does not mean that they are fine.</p>\n");
     let columns: [Column; 4] = [
         ("workload", "Workload"),
         ("container", "Container"),
@@ -347,7 +361,6 @@ fn write_bar(page: &mut Markup, row: &Row<'_>, resource: &ResourceReport) {
         target: Some(target as f64),
         peak: peak.map(|peak| peak.bytes.as_f64()),
         title: &title,
-        description: "",
     });
 }
 

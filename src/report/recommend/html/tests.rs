@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::rightsizing::report::{Level, Report};
+use strum::IntoEnumIterator as _;
 
 use super::{
     render,
@@ -53,6 +54,32 @@ fn every_text_is_escaped() {
     assert!(section(&page, "all").matches(escaped).count() >= 3, "name, container and remark");
     assert!(page.contains("deployments in namespace &lt;secret&gt;"));
     assert!(tags(body(&page).trim_end())["tr"] > 30);
+}
+
+#[test]
+fn each_choice_of_the_filter_hides_the_levels_below_it() {
+    let page = render(&sample());
+    let (_, choices) = page.split_once("<select id=\"least\">").expect("the filter");
+    let (choices, _) = choices.split_once("</select>").expect("its end");
+    let choices = choices.split("<option value=\"").skip(1).map(|choice| {
+        let (least, words) = choice.split_once("\">").expect("a value");
+        let shown =
+            Level::iter().filter(|level| *level as u8 >= least.parse::<u8>().expect("a number"));
+        (words.trim_end_matches("</option>"), shown.collect::<Vec<_>>())
+    });
+    let (medium, high, critical) = (Level::Medium, Level::High, Level::Critical);
+    assert_eq!(
+        choices.collect::<Vec<_>>(),
+        [
+            ("any", Level::iter().collect()),
+            ("medium or higher", vec![medium, high, critical]),
+            ("high or higher", vec![high, critical]),
+            ("critical", vec![critical]),
+        ]
+    );
+    let levels: Vec<_> = Level::iter().map(|level| format!("\"{}\"", level as u8)).collect();
+    let has_level = |row: &&str| levels.iter().any(|level| row.starts_with(level));
+    assert!(rows(&page, "all").iter().all(has_level), "rows have the numbers of levels");
 }
 
 #[test]
@@ -158,7 +185,7 @@ fn the_short_tables_are_sorted_by_risk_and_by_money() {
     assert_eq!(order("overprovisioned"), ["embed", "logs", "search", "billing"]);
     assert_eq!(
         order("without-recommendation"),
-        ["import-2026-11-26-with-a-name-of-63-characters-aaaaaaaaaaaaaaaaa", "billing", "billing",]
+        ["import-2026-11-26-with-a-name-of-63-characters-aaaaaaaaaaaaaaaaa", "billing"]
     );
     let too_much = section(&page, "overprovisioned");
     assert!(

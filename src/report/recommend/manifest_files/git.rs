@@ -9,8 +9,8 @@ use std::{
 /// How many paths one command gets.
 const PATHS: usize = 100;
 
-/// The files with uncommitted changes, as git names them. Files outside of any work tree have none; files
-/// that git does not track have, because git could not bring them back.
+/// The files with uncommitted changes, as git names them, and why. Files outside of any work tree have none; files that
+/// git does not track, or ignores, have, because git could not bring them back.
 pub(super) fn uncommitted(files: &[&Path]) -> Result<Vec<String>, String> {
     let mut by_tree: BTreeMap<PathBuf, Vec<&Path>> = BTreeMap::new();
     for file in files {
@@ -33,7 +33,8 @@ fn status(tree: &Path, files: &[&Path]) -> Result<Vec<String>, String> {
         .arg(tree)
         // A program that the repository names must not run for a question.
         .args(["-c", "core.fsmonitor=false", "--no-optional-locks", "--literal-pathspecs"])
-        .args(["status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--"])
+        .args(["status", "--porcelain=v1", "-z", "--no-renames"])
+        .args(["--untracked-files=all", "--ignored=matching", "--"])
         .args(files)
         // Set within hooks of git, where they name another repository.
         .env_remove("GIT_DIR")
@@ -47,5 +48,15 @@ fn status(tree: &Path, files: &[&Path]) -> Result<Vec<String>, String> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     // Two letters for the state, a space and the path.
-    Ok(text.split('\0').filter_map(|line| line.get(3..)).map(str::to_owned).collect())
+    Ok(text
+        .split('\0')
+        .filter_map(|line| {
+            let path = line.get(3..)?;
+            Some(if line.starts_with("!!") {
+                format!("{path} is ignored by git, which could not bring it back")
+            } else {
+                format!("{path} has changes that git has not committed")
+            })
+        })
+        .collect())
 }

@@ -3,13 +3,16 @@
 use std::{
     fs,
     io::{self, Write},
-    os::unix::fs::{MetadataExt, chown},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
 };
 
 use tempfile::NamedTempFile;
 
 use super::{ManifestFilesError, io_error};
+
+/// What everybody may do with a new file, as far as the user's mask allows.
+const NEW_FILE_MODE: u32 = 0o666;
 
 /// A file with its new text.
 pub(super) struct Replacement<'p> {
@@ -72,7 +75,8 @@ fn restore(written: &[Replacement<'_>]) -> String {
 /// Writes a text beside a file, with the permissions and the owner of the file.
 fn stage(target: &Path, text: &str) -> io::Result<NamedTempFile> {
     let metadata = fs::metadata(target)?;
-    let mut staged = staged_text(target, text)?;
+    let mut staged = temporary(target, None)?;
+    staged.write_all(text.as_bytes())?;
     let made = staged.as_file().metadata()?;
     if (made.uid(), made.gid()) != (metadata.uid(), metadata.gid()) {
         chown(staged.path(), Some(metadata.uid()), Some(metadata.gid()))?;
@@ -82,20 +86,43 @@ fn stage(target: &Path, text: &str) -> io::Result<NamedTempFile> {
     Ok(staged)
 }
 
-fn staged_text(target: &Path, text: &str) -> io::Result<NamedTempFile> {
-    let folder = target.parent().unwrap_or(Path::new("."));
-    let mut staged = tempfile::Builder::new().prefix(".plimsoll-").tempfile_in(folder)?;
-    staged.write_all(text.as_bytes())?;
-    Ok(staged)
+/// A file in the folder of another one. The user's mask applies to its permissions.
+fn temporary(target: &Path, permissions: Option<fs::Permissions>) -> io::Result<NamedTempFile> {
+    let folder = target.parent().filter(|folder| *folder != Path::new(""));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".plimsoll-");
+    if let Some(permissions) = permissions {
+        builder.permissions(permissions);
+    }
+    builder.tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
-/// Creates or replaces a file that only this program writes.
-pub(super) fn new_file(path: &Path, text: &str) -> Result<(), ManifestFilesError> {
-    let failed = |error| io_error("write", path, error);
-    if !path.exists() {
-        // With the permissions that the user's mask allows, which a temporary file does not have.
-        return fs::write(path, text).map_err(failed);
+/// Creates or replaces files that only this program writes, in this order. All of them are complete before the first one
+/// is there.
+pub(super) fn own_files(files: &[(PathBuf, &str)]) -> Result<(), ManifestFilesError> {
+    let mut staged = Vec::new();
+    for (path, text) in files {
+        staged.push(stage_own(path, text).map_err(|error| io_error("write", path, error))?);
     }
-    let staged = stage(path, text).map_err(failed)?;
-    staged.persist(path).map(|_| ()).map_err(|error| io_error("write", path, error.error))
+    for ((file, is_new), (path, _)) in staged.into_iter().zip(files) {
+        // A link that was made in the meantime must not be followed or replaced.
+        let written = if is_new { file.persist_noclobber(path) } else { file.persist(path) };
+        written.map_err(|error| io_error("write", path, error.error))?;
+    }
+    Ok(())
+}
+
+/// Writes a text beside the file that it is for; also tells whether that is a new one.
+fn stage_own(path: &Path, text: &str) -> io::Result<(NamedTempFile, bool)> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok((stage(path, text)?, false)),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mut staged = temporary(path, Some(fs::Permissions::from_mode(NEW_FILE_MODE)))?;
+            staged.write_all(text.as_bytes())?;
+            staged.as_file().sync_all()?;
+            Ok((staged, true))
+        }
+        Err(error) => Err(error),
+    }
 }

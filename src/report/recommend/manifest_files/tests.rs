@@ -208,3 +208,41 @@ fn a_component_replaces_only_one_of_its_own() {
     assert!(matches!(refused, Err(ManifestFilesError::ForeignFolder(_))));
     assert_eq!(text(&folder, "patches/new/kustomization.yaml"), "resources: []\n");
 }
+
+#[test]
+fn kustomizations_of_other_names_are_not_joined_by_one() {
+    for name in ["kustomization.yml", "Kustomization"] {
+        let folder = folder(&[(name, "resources: []\n")]);
+        let refused = write_component(folder.path(), &kustomize::component(&report(&["web"])));
+        assert!(matches!(refused, Err(ManifestFilesError::ForeignFolder(_))), "{name}");
+        assert_eq!(entries(folder.path()), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_component_follows_no_links_and_is_written_as_a_whole() {
+    let outside = folder(&[]);
+    let files = kustomize::component(&report(&["web"]));
+    for name in ["kustomization.yaml", "shop_deployment_web.yaml"] {
+        let folder = folder(&[]);
+        let target = outside.path().join("created");
+        symlink(&target, folder.path().join(name)).expect("a link");
+        let why = write_component(folder.path(), &files).expect_err("refused").to_string();
+        assert!(why.contains(name) && why.ends_with("it is not a regular file"), "{why}");
+        assert!(!target.exists(), "{name}");
+        assert_eq!(entries(folder.path()), 1, "{name}: nothing else was written");
+    }
+}
+
+#[test]
+fn files_that_git_ignores_are_refused() {
+    let folder = folder(&[("build/web.yaml", WEB), (".gitignore", "build/\n")]);
+    let output =
+        Command::new("git").arg("-C").arg(folder.path()).args(["init", "--quiet"]).output();
+    assert!(output.expect("git runs").status.success());
+    let root = folder.path().join("build");
+    let why = written(&root, &["web"], false).expect("refused");
+    assert!(why.ends_with(" is ignored by git, which could not bring it back"), "{why}");
+    assert_eq!(text(&folder, "build/web.yaml"), WEB);
+    assert_eq!(written(&root, &["web"], true), None);
+}

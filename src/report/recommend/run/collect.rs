@@ -1,7 +1,7 @@
 //! Reads workloads and history of all clusters.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,11 +16,7 @@ use plimsoll_core::{
     },
     types::{ObjectKey, Time},
 };
-use plimsoll_storage::prometheus::{
-    detect::DetectError,
-    history::PrometheusHistory,
-    selector::{LabelMatcher, MatchOperator},
-};
+use plimsoll_storage::prometheus::{detect::DetectError, history::PrometheusHistory};
 
 use super::{Contexts, RecommendConfig, RecommendError, RecommendProgress, WorkloadSource};
 use crate::{
@@ -95,7 +91,7 @@ impl Collected {
 
 /// Something to report on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub enum Target {
     /// The cluster of a context; the current one if it has no name.
     Cluster {
         /// The context.
@@ -109,7 +105,7 @@ pub(super) enum Target {
 
 impl Target {
     /// The name of the cluster, if there are several.
-    fn name(&self) -> Option<&str> {
+    pub fn name(&self) -> Option<&str> {
         match self {
             Self::Cluster { context, is_one_of_several: true } => context.as_deref(),
             _ => None,
@@ -118,11 +114,14 @@ impl Target {
 }
 
 /// What to report on.
-pub(super) fn targets(config: &RecommendConfig) -> Result<Vec<Target>, RecommendError> {
+pub fn targets(config: &RecommendConfig) -> Result<Vec<Target>, RecommendError> {
     if config.source == WorkloadSource::Series && config.server == ServerChoice::Address {
         return Ok(vec![Target::Server]);
     }
     let clusters = |names: Vec<String>| {
+        let mut seen = HashSet::new();
+        let names: Vec<String> =
+            names.into_iter().filter(|name| seen.insert(name.clone())).collect();
         let is_one_of_several = names.len() > 1;
         let names = names.into_iter();
         names.map(|name| Target::Cluster { context: Some(name), is_one_of_several }).collect()
@@ -137,14 +136,28 @@ pub(super) fn targets(config: &RecommendConfig) -> Result<Vec<Target>, Recommend
             };
             let no_cluster = |why: String| RecommendError::NoCluster(NoCluster(why));
             let file = kubeconfig.map_err(|error| no_cluster(error.to_string()))?;
-            let names: Vec<String> =
-                file.contexts.into_iter().map(|context| context.name).collect();
+            let names = contexts_of_clusters(&file);
             if names.is_empty() {
                 return Err(no_cluster("the kubeconfig file has no contexts".to_owned()));
             }
             clusters(names)
         }
     })
+}
+
+/// One context of each cluster: its pods would count once for every context. The current one is preferred.
+fn contexts_of_clusters(file: &Kubeconfig) -> Vec<String> {
+    let is_current = |name: &str| file.current_context.as_deref() == Some(name);
+    let mut known: Vec<(&str, String)> = Vec::new();
+    for named in &file.contexts {
+        let cluster = named.context.as_ref().map_or("", |context| &*context.cluster);
+        match known.iter_mut().find(|(of, _)| *of == cluster) {
+            Some((_, name)) if is_current(&named.name) => name.clone_from(&named.name),
+            Some(_) => {}
+            None => known.push((cluster, named.name.clone())),
+        }
+    }
+    known.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Reads workloads and history of all targets.
@@ -175,10 +188,13 @@ pub(super) async fn collect_all(
 }
 
 /// Reads one target after the other.
-pub(super) struct Collector<'a> {
-    pub(super) config: &'a RecommendConfig,
-    pub(super) clock: &'a Clock,
-    pub(super) now: Time,
+pub struct Collector<'a> {
+    /// What is read.
+    pub config: &'a RecommendConfig,
+    /// The clock.
+    pub clock: &'a Clock,
+    /// The time of the report.
+    pub now: Time,
 }
 
 impl Collector<'_> {
@@ -192,7 +208,7 @@ impl Collector<'_> {
     }
 
     /// Finds the server and reads the workloads, with remarks about them.
-    pub(super) async fn workloads(
+    pub async fn workloads(
         &self,
         target: &Target,
         progress: &mut dyn RecommendProgress,
@@ -234,8 +250,12 @@ impl Collector<'_> {
     /// How to connect to the cluster of a target, if it has one. Sends no requests.
     async fn connect(&self, target: &Target) -> Result<Option<ClusterConnection>, NoCluster> {
         let Target::Cluster { context, .. } = target else { return Ok(None) };
-        let (kubeconfig, context) = (self.config.kubeconfig.clone(), context.clone());
-        load_connection(&ClusterOptions { kubeconfig, context }, USER_AGENT).await.map(Some)
+        let options = ClusterOptions {
+            kubeconfig: self.config.kubeconfig.clone(),
+            context: context.clone(),
+            impersonation: self.config.impersonation.clone(),
+        };
+        load_connection(&options, USER_AGENT).await.map(Some)
     }
 
     async fn connect_server(
@@ -285,6 +305,7 @@ impl Collector<'_> {
         progress: &mut dyn RecommendProgress,
     ) -> Result<Collected, RecommendError> {
         let mut all = Collected { remarks, ..Collected::default() };
+        all.remarks.extend(survey.remarks.iter().cloned());
         let mut clusters: Vec<(Option<Box<str>>, Vec<&Workload>)> = Vec::new();
         for workload in &survey.workloads {
             match clusters.iter_mut().find(|(cluster, _)| *cluster == workload.cluster) {
@@ -305,7 +326,7 @@ impl Collector<'_> {
         let step = self.step(&survey, server.is_proxied);
         let (mut unread, mut done) = (Vec::new(), 0);
         for (cluster, workloads) in clusters {
-            let prometheus = self.prometheus_of(cluster.as_deref(), step);
+            let prometheus = self.config.prometheus_of(cluster.as_deref(), step);
             let (tally, started) = (Arc::<QueryTally>::default(), Instant::now());
             let history = self.history(server, &prometheus, Arc::clone(&tally));
             let mut tick = |count: usize| progress.histories(done + count, survey.workloads.len());
@@ -323,6 +344,7 @@ impl Collector<'_> {
                 step_seconds: read.step.map(|step| step.as_secs()),
                 queries: totals.queries,
                 bytes: totals.bytes,
+                transferred_bytes: totals.transferred_bytes,
                 seconds: started.elapsed().as_secs_f64(),
             });
             all.remarks.extend(read.remarks);
@@ -418,20 +440,28 @@ impl Collector<'_> {
             }
         }
     }
-
-    /// The settings for the series of one cluster.
-    fn prometheus_of(&self, cluster: Option<&str>, step: Option<Duration>) -> PrometheusConfig {
-        let mut prometheus =
-            PrometheusConfig { resolution: step, ..self.config.prometheus.clone() };
-        if let Some((label, cluster)) = self.config.cluster_label.as_deref().zip(cluster) {
-            let matcher = LabelMatcher::new(label, MatchOperator::Equals, cluster);
-            let matchers = prometheus.series_options.matchers.with(matcher);
-            prometheus.series_options.matchers = matchers;
-        }
-        prometheus
-    }
 }
 
 fn series_error(server: &ConnectedServer, error: DetectError) -> RecommendError {
     RecommendError::Series { server: server.name.clone(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_with_several_contexts_is_read_once() {
+        let file: Kubeconfig = serde_json::from_value(serde_json::json!({
+            "current-context": "eu-admin",
+            "contexts": [
+                {"name": "eu", "context": {"cluster": "eu", "user": "a"}},
+                {"name": "us", "context": {"cluster": "us", "user": "a"}},
+                {"name": "eu-admin", "context": {"cluster": "eu", "user": "b"}},
+                {"name": "us-admin", "context": {"cluster": "us", "user": "b"}},
+            ],
+        }))
+        .expect("a kubeconfig");
+        assert_eq!(contexts_of_clusters(&file), ["eu-admin", "us"]);
+    }
 }

@@ -16,7 +16,7 @@ use super::{CompletedQuery, QueryLimits, QueryObserver};
 use crate::prometheus::{
     decode::{DecodeError, IgnoreSeries, ResponseDecoder, ResponseSummary, SeriesVisitor},
     query_error::{QueryError, ResponseHead},
-    transport::Transport,
+    transport::{Transport, compressed_body::TransferredBytes},
 };
 use plimsoll_core::types::Time;
 
@@ -106,8 +106,9 @@ impl RequestSender {
 
     /// Fetches a JSON document from this path, for information about the server itself.
     pub async fn fetch(&self, path: &str, form: &[(&str, String)]) -> Result<Vec<u8>, QueryError> {
-        let read = |mut response| async move {
+        let read = |mut response: Response| async move {
             let mut body = Vec::new();
+            let transferred = response.extensions().get::<TransferredBytes>().cloned();
             let limit = self.limits.timeout;
             while let Some(piece) = chunk(&mut response, body.len() as u64, limit).await? {
                 body.extend_from_slice(&piece);
@@ -118,7 +119,8 @@ impl RequestSender {
                 }
             }
             let bytes = body.len() as u64;
-            Ok((ResponseSummary { bytes, ..ResponseSummary::default() }, body))
+            let transferred_bytes = transferred.map_or(bytes, |bytes| bytes.get());
+            Ok((ResponseSummary { bytes, transferred_bytes, ..ResponseSummary::default() }, body))
         };
         self.send(path, form, form, read).await.map(|(_, body, _)| body)
     }
@@ -170,6 +172,7 @@ impl RequestSender {
         visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let limits = &self.limits;
+        let transferred = response.extensions().get::<TransferredBytes>().cloned();
         let decode_error = |error| decode_failure(path, error);
         while let Some(piece) =
             chunk(&mut response, decoder.summary().bytes, limits.timeout).await?
@@ -194,7 +197,9 @@ impl RequestSender {
         }
         decoder.flush(visitor).map_err(decode_error)?;
         self.check_partial(decoder.summary().is_partial)?;
-        decoder.finish(visitor).map_err(decode_error)
+        let mut summary = decoder.finish(visitor).map_err(decode_error)?;
+        summary.transferred_bytes = transferred.map_or(summary.bytes, |bytes| bytes.get());
+        Ok(summary)
     }
 
     /// Fails if the response is partial and this client rejects partial responses.

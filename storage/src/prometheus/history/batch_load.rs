@@ -1,6 +1,13 @@
 //! Loads one batch slice by slice: each slice starts where the last one ended.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use super::{
     load::LoadStats,
@@ -19,8 +26,9 @@ use plimsoll_core::{
     types::{ContainerKey, Time},
 };
 
-/// Assumed number of containers of a workload until pods are known.
-const ASSUMED_CONTAINERS: usize = 4;
+/// Assumed number of containers of a workload until pods are known, and of a pod until they are read.
+const ASSUMED_CONTAINERS: u64 = 4;
+const CONTAINERS_OF_POD: u64 = 2;
 /// How much longer a slice may be than the one before, because its density is only an estimate.
 pub(super) const GROWTH: u64 = 4;
 
@@ -60,6 +68,30 @@ pub(super) struct LoadContext {
     pub(super) plan: QueryPlan,
     /// Maximum number of points of a slice.
     pub(super) budget: u64,
+    /// The largest density of the first slices of batches so far, as bits of an `f64`. Zero is unknown.
+    density: Arc<AtomicU64>,
+}
+
+impl LoadContext {
+    pub(super) fn new(
+        client: PrometheusClient,
+        schema: Arc<Schema>,
+        plan: QueryPlan,
+        budget: u64,
+    ) -> Self {
+        Self { client, schema, plan, budget, density: Arc::default() }
+    }
+
+    /// The largest number of points for each pod and each step, in the first slices of batches so far.
+    fn density(&self) -> Option<f64> {
+        Some(f64::from_bits(self.density.load(Ordering::Relaxed))).filter(|density| *density > 0.0)
+    }
+
+    /// Records the density of a slice.
+    pub(super) fn record_density(&self, density: f64) {
+        // Positive numbers are ordered as their bits are.
+        self.density.fetch_max(density.max(0.0).to_bits(), Ordering::Relaxed);
+    }
 }
 
 impl TimeSlice {
@@ -112,6 +144,9 @@ impl BatchLoad {
     /// Queries the next slice. It does not count until it is emitted.
     pub(super) async fn next(&mut self, context: &LoadContext) -> Result<TimeSlice, QueryError> {
         let report = LoadStats::default();
+        if self.pod_info.is_some() && self.steps == 0 {
+            self.steps = self.first_steps(context);
+        }
         if let Some(pod_info) = self.pod_info.clone()
             && self.loaded_until < pod_info.until
         {
@@ -226,8 +261,7 @@ impl BatchLoad {
             .pod_info
             .as_ref()
             .map_or(context.budget, |pod_info| slice_budget(context, pod_info));
-        // Leave room for a few more pods.
-        let steps = (budget - budget / 8).saturating_mul(self.steps) / size.max(1);
+        let steps = with_room(budget).saturating_mul(self.steps) / size.max(1);
         self.steps =
             steps.clamp(1, self.steps.saturating_mul(GROWTH)).min(max_slice_steps(context));
     }
@@ -296,15 +330,52 @@ impl BatchLoad {
         Ok(pod_info)
     }
 
+    /// Whether nothing has been read or queried.
+    pub(super) fn is_new(&self) -> bool {
+        self.pod_info.is_none() && self.steps == 0 && !self.is_done()
+    }
+
+    pub(super) fn has_pod_info(&self) -> bool {
+        self.pod_info.is_some()
+    }
+
+    /// Stores the owners of pods and what else is known of them, so that [`Self::next`] does not query it.
+    pub(super) fn set_pod_info(&mut self, batch: WorkloadBatch, pod_info: PodInfo) {
+        self.batch = Arc::new(batch);
+        self.pod_info = Some(Arc::new(pod_info));
+    }
+
+    /// The points of a slice for each pod and each of its steps; `None` if the pods are unknown.
+    pub(super) fn density(&self, slice: &TimeSlice, context: &LoadContext) -> Option<f64> {
+        let steps = self.next_steps(&context.plan).max(1) * (1 + context.plan.cpu_steps());
+        let pods = Some(self.batch.pods()).filter(|pods| *pods > 0)?;
+        Some(slice.size_in_points() as f64 / (pods as u64 * steps) as f64)
+    }
+
     /// Steps of the first slice, when only the number of pods can be estimated. Targets half of the budget, so up to twice
-    /// as many pods fit.
+    /// as many pods fit; or nearly all of it, if the density of other batches is known.
     fn first_steps(&self, context: &LoadContext) -> u64 {
         let plan = &context.plan;
-        let containers =
-            (self.batch.claims.len() * ASSUMED_CONTAINERS).max(self.batch.pods()) as u64;
-        (context.budget / 2 / (containers * (1 + plan.cpu_steps())).max(1))
-            .clamp(1, max_slice_steps(context))
+        let points_per_step = 1 + plan.cpu_steps();
+        let pods = self.batch.pods() as u64;
+        let steps = match context.density() {
+            Some(density) if pods > 0 => {
+                let points = pods as f64 * density * points_per_step as f64;
+                (with_room(context.budget) as f64 / points.max(1.0)) as u64
+            }
+            _ => {
+                let assumed = self.batch.claims.len() as u64 * ASSUMED_CONTAINERS;
+                let containers = if pods > 0 { pods * CONTAINERS_OF_POD } else { assumed };
+                context.budget / 2 / (containers * points_per_step).max(1)
+            }
+        };
+        steps.clamp(1, max_slice_steps(context))
     }
+}
+
+/// A budget with room for a few more pods.
+fn with_room(budget: u64) -> u64 {
+    budget - budget / 16
 }
 
 /// The budget of a slice without the pod information, which uses at most half of it.

@@ -1,11 +1,15 @@
 //! Loads histories, a few batches concurrently, and resumes where it stopped.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::task::JoinSet;
 
 use super::{
+    batch_group::BatchGroup,
     batch_load::{BatchLoad, LoadContext},
+    pod_info::PodInfo,
+    pod_values::{PodQueries, PodQuery, PodValue, PodValueReport},
+    throttling::ThrottlingReport,
     time_slice::SkippedCounts,
     workload_batch::WorkloadBatch,
 };
@@ -77,6 +81,79 @@ impl HistoryLoad {
         Self { context: Arc::new(context), span, pending, report: LoadStats::default() }
     }
 
+    /// Queries the owners and the OOM kills of pods for many batches together, which needs fewer queries than one batch after
+    /// the other. What fails or does not fit is queried by the batches themselves.
+    pub async fn query_owners(&mut self) {
+        let new: Vec<usize> =
+            (0..self.pending.len()).filter(|index| self.pending[*index].is_new()).collect();
+        let batches = new.iter().map(|index| WorkloadBatch::clone(&self.pending[*index].batch));
+        let mut groups = VecDeque::from(BatchGroup::all(batches.collect()));
+        let mut indices = new.into_iter();
+        let mut left = self.context.budget / 2;
+        while let Some(mut group) = groups.pop_front() {
+            match PodInfo::query_group(&mut group, &self.context, self.span, left).await {
+                Ok(infos) => {
+                    let size: u64 = infos.iter().map(|info| info.size_in_points).sum();
+                    left = left.saturating_sub(size);
+                    for (batch, info) in group.batches.into_iter().zip(infos) {
+                        if let Some(index) = indices.next() {
+                            self.pending[index].set_pod_info(batch, info);
+                        }
+                    }
+                }
+                Err(failure) => {
+                    tracing::debug!(%failure, "failed to query owners of several namespaces");
+                    let is_too_large =
+                        matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_));
+                    match group.split().filter(|_| is_too_large && group.batches.len() > 1) {
+                        Some([first, second]) => {
+                            groups.push_front(second);
+                            groups.push_front(first);
+                        }
+                        None => drop(indices.by_ref().take(group.batches.len()).count()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queries how much CPU limits throttled the containers, like [`super::PrometheusHistory::throttling`]. It needs few
+    /// queries after [`Self::query_owners`]. Call it before [`Self::advance`].
+    pub async fn throttling(&self, lookback: Duration, now: Time) -> ThrottlingReport {
+        let LoadContext { client, schema, budget, .. } = &*self.context;
+        let groups = self.groups(&|_| true);
+        ThrottlingReport::query(client, schema, groups, (lookback, *budget), || now).await
+    }
+
+    /// Queries values of the pods like [`super::PrometheusHistory::pod_values`], in the time range of this load. VPAs are
+    /// left out if none of their batch is wanted. It needs few queries after [`Self::query_owners`]. Call it before
+    /// [`Self::advance`].
+    pub async fn pod_values(
+        &self,
+        queries: &[PodQuery],
+        is_wanted: &(dyn Fn(&ObjectKey) -> bool + Sync),
+        accept: &mut (dyn FnMut(PodValue<'_>) + Send),
+    ) -> PodValueReport {
+        let LoadContext { client, schema, budget, .. } = &*self.context;
+        let (budget, span) = (*budget, self.span);
+        let queries = PodQueries { client, schema, queries, span, budget };
+        queries.query(self.groups(is_wanted), accept).await
+    }
+
+    /// The batches that have not been loaded, in groups. The owners of their pods are known if all batches of a group have
+    /// them.
+    fn groups(&self, is_wanted: &(dyn Fn(&ObjectKey) -> bool + Sync)) -> Vec<BatchGroup> {
+        let wanted = self.pending.iter().filter(|load| load.batch.vpas().any(is_wanted));
+        let (with_owners, without): (Vec<&BatchLoad>, Vec<&BatchLoad>) =
+            wanted.partition(|load| load.has_pod_info());
+        let group = |loads: Vec<&BatchLoad>, has_owners: bool| {
+            let batches = loads.into_iter().map(|load| WorkloadBatch::clone(&load.batch));
+            let groups = BatchGroup::all(batches.collect());
+            groups.into_iter().map(move |group| BatchGroup { has_owners, ..group })
+        };
+        group(with_owners, true).chain(group(without, false)).collect()
+    }
+
     /// Loads until everything is loaded or no more can be. A failed batch does not stop the others. It is cancel-safe: what
     /// was emitted stays, and the load can be resumed.
     pub async fn advance(&mut self, sink: &mut dyn Sink) -> Result<(), LoadIncomplete> {
@@ -118,6 +195,9 @@ impl HistoryLoad {
             match slice {
                 Ok(slice) => {
                     consecutive_failures = 0;
+                    if let Some(density) = batch_load.density(&slice, context) {
+                        context.record_density(density);
+                    }
                     batch_load.emit(slice, context, sink, report);
                     if batch_load.is_done() {
                         batch_load.send_completion(sink);

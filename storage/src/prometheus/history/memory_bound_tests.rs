@@ -109,7 +109,7 @@ fn load_of_web(
     let plan = QueryPlan::new(Weighting::default(), &schema);
     let limits = QueryLimits { max_attempts: 1, ..QueryLimits::default() };
     let client = PrometheusClient::new(crowd, limits);
-    let context = LoadContext { client, schema: Arc::new(schema), plan, budget };
+    let context = LoadContext::new(client, Arc::new(schema), plan, budget);
     let (mut batches, _) = WorkloadBatch::all(&wanted);
     let span = (Time::from_secs(0), Time::from_secs(seconds));
     (context, BatchLoad::new(batches.remove(0), span))

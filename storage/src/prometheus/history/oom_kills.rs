@@ -10,7 +10,7 @@ use std::{collections::HashMap, time::Duration};
 use super::{
     batch_load::LoadContext,
     load::LoadStats,
-    owner_series::reason,
+    owner_queries::reason,
     query_plan::max_by,
     time_slice::{SeriesPoints, SliceCollector},
     workload_batch::WorkloadBatch,

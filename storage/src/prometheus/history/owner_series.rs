@@ -1,31 +1,20 @@
 //! Owners of pods over time from the series of kube-state-metrics, including those of deleted pods.
 //!
-//! Owners are labels, so the index of the server (`/api/v1/series`) is enough and no samples are read.
+//! `owner_queries` reads them.
 
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use super::pod_name_rules::OwnerRef;
-use crate::prometheus::{
-    client::PrometheusClient,
-    decode::{Interest, Labels, SeriesVisitor},
-    query_error::QueryError,
-    schema::{KubeStateMetrics, Schema},
-    selector::{Pattern, Selector},
-};
-use plimsoll_core::types::Time;
 
 /// The metric families of intermediate owners between a workload and its pods.
-const INTERMEDIATE_KINDS: [(&str, &str, &str); 2] =
+pub(super) const INTERMEDIATE_KINDS: [(&str, &str, &str); 2] =
     [("kube_replicaset_owner", "ReplicaSet", "replicaset"), ("kube_job_owner", "Job", "job_name")];
 
 /// The memory of one map entry without its names, in points of sixteen bytes.
-const POINTS_PER_ENTRY: u64 = 12;
+pub(super) const POINTS_PER_ENTRY: u64 = 12;
 
 /// The owners in a namespace that do not follow from the names of pods. CronJobs create millions of pods, and nearly all
 /// their names identify the owner.
@@ -52,51 +41,26 @@ struct IntermediateOwner {
 }
 
 impl OwnerSeries {
-    /// Queries the owners of all objects whose owner has one of these names. Fails with [`QueryError::CollectorFull`] if the
-    /// result exceeds `max_points`.
-    pub(super) async fn query(
-        client: &PrometheusClient,
-        schema: &Schema,
-        namespace: &str,
-        owners: &[&OwnerRef],
-        live: &Arc<HashMap<Box<str>, usize>>,
-        span: (Time, Time),
-        max_points: u64,
-    ) -> Result<Self, QueryError> {
-        let owner_series = Self { live_pods: Arc::clone(live), ..Self::default() };
-        let Some(kube_state_metrics) = &schema.kube_state_metrics else { return Ok(owner_series) };
-        let KubeStateMetrics { pod: label, .. } = kube_state_metrics;
-        let mut collector = OwnerCollector {
-            owner_series,
-            owners,
-            label,
-            kind: None,
-            initial_points: 0,
-            max_points,
-        };
-        // The names of intermediate owners start with the name of the workload.
-        let names = Pattern::any_literal(owners.iter().map(|owner| &*owner.name));
-        let names = names.then(&Pattern::regex("(?:-.*)?"));
-        let select = |family: &str, label: &str| {
-            let series = kube_state_metrics.selector(family, namespace, &schema.matchers);
-            series.matches(label, names.clone())
-        };
-        if kube_state_metrics.has_family("kube_pod_owner") {
-            let pods = select("kube_pod_owner", "owner_name");
-            client.series(&pods, span, &mut collector).await?;
+    /// Without any owner. Those of existing pods with unexpected names will be kept.
+    pub(super) fn new(live_pods: &Arc<HashMap<Box<str>, usize>>) -> Self {
+        Self { live_pods: Arc::clone(live_pods), ..Self::default() }
+    }
+
+    /// Whether the intermediate owners of a kind have to be known: its index in [`INTERMEDIATE_KINDS`].
+    pub(super) fn has_intermediate(&self, index: usize) -> bool {
+        self.has_intermediate[index]
+    }
+
+    /// Drops the intermediate owners of a kind, or everything, because the response will be read again from its start.
+    pub(super) fn discard(&mut self, kind: Option<&str>, size_in_points: u64) {
+        match kind {
+            None => *self = Self::new(&self.live_pods),
+            Some(kind) => self.intermediate.retain(|_, known| {
+                known.retain(|owner| *owner.object.kind != *kind);
+                !known.is_empty()
+            }),
         }
-        for (index, (family, kind, label)) in INTERMEDIATE_KINDS.into_iter().enumerate() {
-            if !collector.owner_series.has_intermediate[index]
-                || !kube_state_metrics.has_family(family)
-            {
-                continue;
-            }
-            (collector.label, collector.kind) = (label, Some(kind));
-            collector.initial_points = collector.owner_series.size_in_points;
-            // Those of other workloads are skipped: it suffices to know that they are not ours.
-            client.series(&select(family, label), span, &mut collector).await?;
-        }
-        Ok(collector.owner_series)
+        self.size_in_points = size_in_points;
     }
 
     /// The approximate number of pods: one with series from two replicas counts twice.
@@ -146,7 +110,7 @@ impl OwnerSeries {
     }
 
     /// Adds the owner of a pod, unless it follows from the pod's name.
-    fn add_pod(&mut self, owners: &[&OwnerRef], pod: &str, parent: OwnerRef) {
+    pub(super) fn add_pod(&mut self, owners: &[&OwnerRef], pod: &str, parent: OwnerRef) {
         self.pod_count += 1;
         let intermediate_kind =
             INTERMEDIATE_KINDS.iter().position(|(_, kind, _)| *kind == &*parent.kind);
@@ -176,7 +140,7 @@ impl OwnerSeries {
     }
 
     /// Adds the controller of a ReplicaSet or a Job, unless it follows from its name. The last one wins.
-    fn add_intermediate(
+    pub(super) fn add_intermediate(
         &mut self,
         owners: &[&OwnerRef],
         object: OwnerRef,
@@ -218,7 +182,7 @@ impl OwnerSeries {
 }
 
 /// The memory of these texts, in points.
-fn points(texts: &[&str]) -> u64 {
+pub(super) fn points(texts: &[&str]) -> u64 {
     texts.iter().map(|text| text.len() as u64 / 16 + 1).sum()
 }
 
@@ -290,115 +254,4 @@ fn is_owned_through(
     }
     // The objects that a custom kind creates are unknown: names decide.
     None
-}
-
-/// The pods that were OOM-killed at some time, and their memory in points, at most `max_points`.
-pub(super) async fn oom_killed_pods(
-    client: &PrometheusClient,
-    schema: &Schema,
-    namespace: &str,
-    pods: Pattern,
-    span: (Time, Time),
-    max_points: u64,
-) -> Result<(HashSet<Box<str>>, u64), QueryError> {
-    let Some(kube_state_metrics) = &schema.kube_state_metrics else {
-        return Ok((HashSet::new(), 0));
-    };
-    let selector =
-        reason(kube_state_metrics, schema, namespace).matches(&kube_state_metrics.pod, pods);
-    let mut collector = LabelValueCollector {
-        label: &kube_state_metrics.pod,
-        values: HashSet::new(),
-        size_in_points: 0,
-        max_points,
-    };
-    client.series(&selector, span, &mut collector).await?;
-    Ok((collector.values, collector.size_in_points))
-}
-
-/// Selects containers whose last termination was an OOM kill.
-pub(super) fn reason(states: &KubeStateMetrics, schema: &Schema, namespace: &str) -> Selector {
-    let family = "kube_pod_container_status_last_terminated_reason";
-    states.selector(family, namespace, &schema.matchers).equals("reason", "OOMKilled")
-}
-
-struct OwnerCollector<'a> {
-    owner_series: OwnerSeries,
-    owners: &'a [&'a OwnerRef],
-    /// The label with the name of the owned object.
-    label: &'a str,
-    /// The kind of the owned objects; `None` for pods.
-    kind: Option<&'static str>,
-    /// Memory in points before this query.
-    initial_points: u64,
-    max_points: u64,
-}
-
-impl SeriesVisitor for OwnerCollector<'_> {
-    fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        if let Some(name) = labels.get(self.label) {
-            let owner = owner(labels);
-            match (self.kind, owner) {
-                (None, Some(owner)) => self.owner_series.add_pod(self.owners, name, owner),
-                (None, None) => {}
-                (Some(kind), controller) => {
-                    let object = OwnerRef { kind: kind.into(), name: name.into() };
-                    self.owner_series.add_intermediate(self.owners, object, controller);
-                }
-            }
-        }
-        Interest::LabelsOnly
-    }
-
-    fn point(&mut self, _: Time, _: f64) {}
-
-    fn is_full(&self) -> bool {
-        self.owner_series.size_in_points > self.max_points
-    }
-
-    fn discard(&mut self) {
-        // The response will be read again from its start.
-        match self.kind {
-            None => self.owner_series = OwnerSeries::default(),
-            Some(kind) => self.owner_series.intermediate.retain(|_, known| {
-                known.retain(|owner| *owner.object.kind != *kind);
-                !known.is_empty()
-            }),
-        }
-        self.owner_series.size_in_points = self.initial_points;
-    }
-}
-
-struct LabelValueCollector<'a> {
-    label: &'a str,
-    values: HashSet<Box<str>>,
-    size_in_points: u64,
-    max_points: u64,
-}
-
-impl SeriesVisitor for LabelValueCollector<'_> {
-    fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        if let Some(name) = labels.get(self.label).filter(|name| !self.values.contains(*name)) {
-            self.size_in_points += POINTS_PER_ENTRY / 4 + points(&[name]);
-            self.values.insert(name.into());
-        }
-        Interest::LabelsOnly
-    }
-
-    fn point(&mut self, _: Time, _: f64) {}
-
-    fn is_full(&self) -> bool {
-        self.size_in_points > self.max_points
-    }
-
-    fn discard(&mut self) {
-        self.values.clear();
-        self.size_in_points = 0;
-    }
-}
-
-fn owner(labels: Labels<'_>) -> Option<OwnerRef> {
-    let (kind, name) = (labels.get("owner_kind")?, labels.get("owner_name")?);
-    let is_set = |text: &str| !text.is_empty() && text != "<none>";
-    (is_set(kind) && is_set(name)).then(|| OwnerRef { kind: kind.into(), name: name.into() })
 }

@@ -2,11 +2,13 @@
 //!
 //! The queried time range is as long as the budget allows. Beyond it, the information is queried again.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, slice};
 
 use super::{
+    batch_group::BatchGroup,
     batch_load::{GROWTH, LoadContext},
-    owner_series::{OwnerSeries, oom_killed_pods},
+    owner_queries::{OomKilledPods, oom_killed_pods, query_owners},
+    owner_series::OwnerSeries,
     workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{query_error::QueryError, selector::Pattern};
@@ -70,7 +72,7 @@ impl PodInfo {
         context: &LoadContext,
         span: (Time, Time),
     ) -> Result<Self, QueryError> {
-        let LoadContext { client, schema, plan, budget } = context;
+        let LoadContext { client, schema, plan, budget, .. } = context;
         let max_points = budget / 2;
         let mut unavailable = None;
         let is_final = |failure: &QueryError| {
@@ -89,11 +91,13 @@ impl PodInfo {
         let mut size = batch.proof.size_in_points();
         for pods in patterns.iter().filter(|_| !plan.is_upstream) {
             let left = max_points.saturating_sub(size);
-            let (namespace, pods) = (&*batch.namespace, pods.clone());
-            match oom_killed_pods(client, schema, namespace, pods, span, left).await {
-                Ok((pods, pods_size)) => {
-                    oom_killed.extend(pods);
-                    size += pods_size;
+            let (batch, pods) = (slice::from_ref(&*batch), pods.clone());
+            match oom_killed_pods(client, schema, batch, pods, span, left).await {
+                Ok(killed) => {
+                    for OomKilledPods { pods, size_in_points } in killed {
+                        oom_killed.extend(pods);
+                        size += size_in_points;
+                    }
                 }
                 Err(failure) if is_final(&failure) => {
                     unavailable.get_or_insert((OOM_KILLS_UNAVAILABLE, failure));
@@ -103,6 +107,44 @@ impl PodInfo {
         }
         oom_killed.retain(|pod| batch.workload_of(pod).is_some());
         Ok(Self { patterns, oom_killed, unavailable, until: span.1, size_in_points: size })
+    }
+
+    /// Queries all of the time range for the batches of a group together, and stores the owners in the batches.
+    pub(super) async fn query_group(
+        group: &mut BatchGroup,
+        context: &LoadContext,
+        span: (Time, Time),
+        max_points: u64,
+    ) -> Result<Vec<Self>, QueryError> {
+        let LoadContext { client, schema, plan, .. } = context;
+        let owners = query_owners(client, schema, &group.batches, span, max_points).await?;
+        for (batch, owners) in group.batches.iter_mut().zip(owners) {
+            batch.proof = owners;
+        }
+        group.has_owners = true;
+        let mut killed: Vec<OomKilledPods> =
+            group.batches.iter().map(|_| OomKilledPods::default()).collect();
+        for pods in group.patterns().into_iter().filter(|_| !plan.is_upstream) {
+            let size: u64 = killed.iter().map(|killed| killed.size_in_points).sum();
+            let left = max_points.saturating_sub(group.size_in_points() + size);
+            let found = oom_killed_pods(client, schema, &group.batches, pods, span, left).await?;
+            for (killed, found) in killed.iter_mut().zip(found) {
+                killed.pods.extend(found.pods);
+                killed.size_in_points += found.size_in_points;
+            }
+        }
+        let infos = group.batches.iter().zip(killed).map(|(batch, killed)| {
+            let OomKilledPods { pods: mut oom_killed, size_in_points } = killed;
+            oom_killed.retain(|pod| batch.workload_of(pod).is_some());
+            Self {
+                patterns: batch.patterns(),
+                oom_killed,
+                unavailable: None,
+                until: span.1,
+                size_in_points: size_in_points + batch.proof.size_in_points(),
+            }
+        });
+        Ok(infos.collect())
     }
 
     /// One pattern for all pods of the batch.

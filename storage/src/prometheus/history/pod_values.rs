@@ -1,32 +1,36 @@
-//! The largest value of single series of pods, each with its workload: peaks of memory over a longer time than the
+//! The largest values of single series of pods, each with its workload: peaks of memory by day over a longer time than the
 //! history, and the length and usage of runs.
 //!
-//! Only the largest value of each series is held in memory, so the length of the time range does not matter.
+//! Only the largest value of each series and of each day is held in memory, so the length of the time range hardly matters.
+//! Batches of several namespaces are queried together.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
-use super::{load::MAX_CONSECUTIVE_FAILURES, query_plan::max_by, workload_batch::WorkloadBatch};
+use super::{
+    batch_group::BatchGroup,
+    jvm_series::JvmFigure,
+    load::MAX_CONSECUTIVE_FAILURES,
+    pod_value_collector::{CollectedValue, LargestValues},
+    query_plan::max_by,
+};
 use crate::prometheus::{
     client::{PrometheusClient, QueryRange},
-    decode::{Interest, Labels, SeriesVisitor},
     promql::{Query, RangeFunction},
     query_error::QueryError,
-    schema::{KubeStateMetrics, Schema, container_name},
+    schema::{ACTIVE_FILE_METRIC, MAPPED_FILE_METRIC, RSS_METRIC, Schema},
     selector::{Pattern, Selector},
 };
 use plimsoll_core::types::{ObjectKey, Time};
 
 /// The number of samples that a query may load, if the number of series is as expected.
 const MAX_LOADED_SAMPLES: u64 = 5_000_000;
-/// Assumed number of pods of a workload, those that are gone included.
-const ASSUMED_PODS: u64 = 4;
-
-/// The memory of a value with its names, in points of sixteen bytes.
-const POINTS_PER_VALUE: u64 = 10;
+/// Assumed number of containers of a workload until pods are known, and of a pod.
+const ASSUMED_CONTAINERS: u64 = 4;
+const CONTAINERS_OF_POD: u64 = 2;
 
 /// How often the time range of a workload is halved that has too many pods.
 const MAX_HALVINGS: u32 = 6;
@@ -34,8 +38,26 @@ const MAX_HALVINGS: u32 = 6;
 /// A query for one value of each series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodQuery {
-    /// The peak of memory of all pods, with its time to this step.
+    /// The peak of memory of all pods on each day, with its time to this step.
     MemoryPeak {
+        /// The step.
+        step: Duration,
+    },
+    /// The same of memory without page cache that could be dropped: anonymous memory and mapped files.
+    NeededMemory {
+        /// The step.
+        step: Duration,
+    },
+    /// The largest sample of page cache in use of all pods on each day, with one sample for each step.
+    ActiveFile {
+        /// The step.
+        step: Duration,
+    },
+    /// The largest value of a figure of Java virtual machines of all pods on each day. The container is empty if the series
+    /// do not have it.
+    Jvm {
+        /// The figure.
+        figure: JvmFigure,
         /// The step.
         step: Duration,
     },
@@ -64,7 +86,24 @@ pub enum PodQuery {
     },
 }
 
-/// The result of a query for one series.
+impl PodQuery {
+    /// Whether the result is a value for each day, of all pods of a workload together.
+    pub(super) fn is_by_day(self) -> bool {
+        matches!(
+            self,
+            Self::MemoryPeak { .. }
+                | Self::NeededMemory { .. }
+                | Self::ActiveFile { .. }
+                | Self::Jvm { .. }
+        )
+    }
+
+    fn has_several_selectors(self) -> bool {
+        matches!(self, Self::NeededMemory { .. } | Self::Jvm { .. })
+    }
+}
+
+/// The result of a query for one series, and for one day if it is by day.
 #[derive(Clone, Copy, Debug)]
 pub struct PodValue<'a> {
     /// The index of the query.
@@ -105,46 +144,50 @@ pub(super) struct PodQueries<'a> {
 }
 
 impl PodQueries<'_> {
-    /// Queries one batch after the other. A failed batch does not stop the others. Values of a batch are passed on only if
-    /// all of its queries succeeded.
+    /// Queries one group of batches after the other. A failed group does not stop the others. Values of a group are passed on
+    /// only if all of its queries succeeded.
     pub(super) async fn query(
         &self,
-        batches: Vec<WorkloadBatch>,
+        groups: Vec<BatchGroup>,
         accept: &mut (dyn FnMut(PodValue<'_>) + Send),
     ) -> PodValueReport {
         let mut report = PodValueReport::default();
         let mut consecutive_failures = 0;
-        let mut pending = VecDeque::from(batches);
-        while let Some(batch) = pending.pop_front() {
+        let mut pending = VecDeque::from(groups);
+        while let Some(group) = pending.pop_front() {
             if consecutive_failures >= MAX_CONSECUTIVE_FAILURES {
-                report.failed_vpas.extend(batch.vpas().cloned());
+                report.failed_vpas.extend(group.vpas().cloned());
                 continue;
             }
-            let result = self.query_batch(batch.clone(), self.span).await;
+            let result = self.query_group(group.clone(), self.span).await;
             let is_too_large =
                 matches!(result, Err(QueryError::CollectorFull | QueryError::TooLarge(_)));
-            if let (true, Some([first, second])) = (is_too_large, batch.split()) {
+            // Split groups with a namespace that cannot be queried, too.
+            let is_specific = result.as_ref().is_err_and(QueryError::is_query_specific);
+            if (is_too_large || is_specific && group.batches.len() > 1)
+                && let Some([first, second]) = group.split()
+            {
                 pending.push_front(second);
                 pending.push_front(first);
                 continue;
             }
             let result = if is_too_large {
-                report.shortened_vpas.extend(batch.vpas().cloned());
-                self.query_shorter(&batch, result).await
+                report.shortened_vpas.extend(group.vpas().cloned());
+                self.query_shorter(&group, result).await
             } else {
                 result
             };
             match result {
-                Ok((batch, values)) => {
+                Ok((group, values)) => {
                     consecutive_failures = 0;
                     for value in &values {
-                        value.pass_on(&batch, accept);
+                        value.pass_on(&group, accept);
                     }
                 }
                 Err(failure) => {
                     consecutive_failures += u32::from(!failure.is_query_specific());
-                    report.failed_vpas.extend(batch.vpas().cloned());
-                    report.failure.get_or_insert((Arc::clone(&batch.namespace), failure));
+                    report.failed_vpas.extend(group.vpas().cloned());
+                    report.failure.get_or_insert((group.first_namespace(), failure));
                 }
             }
         }
@@ -154,54 +197,48 @@ impl PodQueries<'_> {
     /// Queries the last half of the time range, or of that.
     async fn query_shorter(
         &self,
-        batch: &WorkloadBatch,
-        mut result: Result<BatchValues, QueryError>,
-    ) -> Result<BatchValues, QueryError> {
+        group: &BatchGroup,
+        mut result: Result<GroupValues, QueryError>,
+    ) -> Result<GroupValues, QueryError> {
         let (mut from, to) = self.span;
         for _ in 0..MAX_HALVINGS {
             if !matches!(result, Err(QueryError::CollectorFull | QueryError::TooLarge(_))) {
                 break;
             }
             from = from.later(Duration::from_nanos(to.nanos_since(from).unsigned_abs() / 2));
-            result = self.query_batch(batch.clone(), (from, to)).await;
+            result = self.query_group(group.clone(), (from, to)).await;
         }
         result
     }
 
-    async fn query_batch(
+    async fn query_group(
         &self,
-        mut batch: WorkloadBatch,
+        mut group: BatchGroup,
         span: (Time, Time),
-    ) -> Result<BatchValues, QueryError> {
+    ) -> Result<GroupValues, QueryError> {
         let Self { client, schema, budget, .. } = *self;
-        match batch.query_owners(client, schema, span, budget / 2).await {
-            Ok(()) => {}
-            Err(failure) if failure.is_transient() => return Err(failure),
-            Err(QueryError::CollectorFull) if batch.claims.len() > 1 => {
-                return Err(QueryError::CollectorFull);
-            }
-            // Match pods by name only, as for their usage.
-            Err(failure) => tracing::debug!(%failure, "failed to query owners of pods"),
-        }
-        let patterns = batch.patterns();
+        group.query_owners(client, schema, span, budget / 2).await?;
+        let (patterns, short_patterns) = (group.patterns(), group.short_patterns());
         let mut values = Vec::new();
         for (index, query) in self.queries.iter().enumerate() {
-            for pods in &patterns {
-                let mut collector = LargestValues::new(&batch, index, query, schema);
-                collector.max_values = budget / 2 / POINTS_PER_VALUE;
+            let has_several = query.has_several_selectors();
+            let patterns = if has_several { &short_patterns } else { &patterns };
+            for pods in patterns {
+                let mut collector = LargestValues::new(&group, index, query, schema);
+                collector.max_points = budget / 2;
                 if collector.is_without_series {
                     continue;
                 }
-                self.run(&batch, *query, (pods.clone(), span), &mut collector).await?;
+                self.run(&group, *query, (pods.clone(), span), &mut collector).await?;
                 values.append(&mut collector.into_committed());
             }
         }
-        Ok((batch, values))
+        Ok((group, values))
     }
 
     async fn run(
         &self,
-        batch: &WorkloadBatch,
+        group: &BatchGroup,
         query: PodQuery,
         (pods, (from, to)): (Pattern, (Time, Time)),
         collector: &mut LargestValues<'_>,
@@ -209,28 +246,39 @@ impl PodQueries<'_> {
         let Self { client, schema, .. } = *self;
         let length = Duration::from_nanos(to.nanos_since(from).max(1_000_000).unsigned_abs());
         let identity = schema.usage.container_labels();
-        let usage = |metric: &str| {
-            schema.in_namespace(schema.usage_series(metric), &batch.namespace, pods.clone())
-        };
+        let usage = |metric: &str| group.usage(schema, schema.usage_series(metric), pods.clone());
         let largest = |selector: &Selector, identity: &[&str]| {
             max_by(&Query::range_function(RangeFunction::Max, selector, length), identity)
         };
+        let peak = |metric: &str, step: Duration| {
+            let window = step.saturating_sub(Duration::from_millis(1));
+            let peak = Query::range_function(RangeFunction::Max, &usage(metric), window);
+            max_by(&peak, &identity)
+        };
         let state = |family: &str| {
             let states = schema.kube_state_metrics.as_ref()?;
-            let series = states.selector(family, &batch.namespace, &schema.matchers);
+            let series = group.states(states, schema, family);
             Some((states, series.matches(&states.pod, pods.clone())))
         };
+        let span = (from, to);
         let query = match query {
             PodQuery::MemoryPeak { step } => {
-                let window = step.saturating_sub(Duration::from_millis(1));
-                let selector = usage(&schema.usage.memory.value);
-                let peak = Query::range_function(RangeFunction::Max, &selector, window);
-                let peak = max_by(&peak, &identity);
-                for grid in self.parts(batch, step, (from, to))? {
-                    let read = client.range(&peak, grid, collector).await;
-                    read.map_err(|interrupted| interrupted.failure)?;
-                }
-                return Ok(());
+                let peak = peak(&schema.usage.memory.value, step);
+                return self.range(group, &peak, (step, step), span, collector).await;
+            }
+            PodQuery::NeededMemory { step } => {
+                let needed = peak(RSS_METRIC, step).plus(&peak(MAPPED_FILE_METRIC, step));
+                return self.range(group, &needed, (step, 2 * step), span, collector).await;
+            }
+            PodQuery::ActiveFile { step } => {
+                let sample = max_by(&Query::from(usage(ACTIVE_FILE_METRIC)), &identity);
+                return self.range(group, &sample, (step, Duration::ZERO), span, collector).await;
+            }
+            PodQuery::Jvm { figure, step } => {
+                let namespaces = Vec::from_iter(group.namespaces());
+                let query = figure.query(schema, &namespaces, &pods, step);
+                let loaded = figure.window(step) * figure.series_per_container();
+                return self.range(group, &query, (step, loaded), span, collector).await;
             }
             PodQuery::CpuSeconds => largest(&usage(&schema.usage.cpu.value), &identity),
             PodQuery::LargestMemory => largest(&usage(&schema.usage.memory.value), &identity),
@@ -244,23 +292,48 @@ impl PodQueries<'_> {
             }
             PodQuery::PodLabel { family, .. } => {
                 let Some((_, series)) = state(family) else { return Ok(()) };
-                client.series(&series, (from, to), collector).await?;
+                client.series(&series, span, collector).await?;
                 return Ok(());
             }
         };
         client.instant(&query, to, collector).await.map(drop)
     }
 
-    /// Parts of the time range that load a limited number of samples each.
+    /// Reads a range in parts.
+    async fn range(
+        &self,
+        group: &BatchGroup,
+        query: &Query,
+        (step, loaded): (Duration, Duration),
+        span: (Time, Time),
+        collector: &mut LargestValues<'_>,
+    ) -> Result<(), QueryError> {
+        for grid in self.parts(group, (step, loaded), span)? {
+            let read = self.client.range(query, grid, collector).await;
+            read.map_err(|interrupted| interrupted.failure)?;
+        }
+        Ok(())
+    }
+
+    /// Parts of the time range that load a limited number of samples each. Each step loads the samples of this time.
     fn parts(
         &self,
-        batch: &WorkloadBatch,
-        step: Duration,
+        group: &BatchGroup,
+        (step, loaded): (Duration, Duration),
         (from, to): (Time, Time),
     ) -> Result<Vec<QueryRange>, QueryError> {
-        let pods = (batch.claims.len() as u64 * ASSUMED_PODS).max(batch.pods() as u64).max(1);
+        let workloads = group.workloads() as u64;
+        let containers = match group.pods() as u64 {
+            0 => workloads * ASSUMED_CONTAINERS,
+            pods => (pods * CONTAINERS_OF_POD).max(workloads),
+        };
+        // At any time there are about as many as now.
+        let containers = match self.schema.usage.containers {
+            0 => containers,
+            all => containers.min(all.max(workloads)),
+        };
         let scrape = self.schema.scrape_interval.value.interval.as_nanos().max(1);
-        let samples = pods * (step.as_nanos() / scrape).max(1) as u64;
+        let samples = containers * (loaded.as_nanos() / scrape).max(1) as u64;
         let steps = (MAX_LOADED_SAMPLES / samples.max(1)).clamp(1, 1 << 20) as u32;
         let (mut parts, mut start) = (Vec::new(), from);
         while start < to {
@@ -274,159 +347,5 @@ impl PodQueries<'_> {
     }
 }
 
-/// The values of a batch, with the owners of its pods.
-type BatchValues = (WorkloadBatch, Vec<CollectedValue>);
-
-/// The largest value of one series, or of one container of all pods.
-#[derive(Clone, Debug)]
-struct CollectedValue {
-    query: usize,
-    workload: usize,
-    pod: Box<str>,
-    container: Box<str>,
-    largest: Option<(Time, f64)>,
-    label: Box<str>,
-}
-
-impl CollectedValue {
-    fn pass_on(&self, batch: &WorkloadBatch, accept: &mut (dyn FnMut(PodValue<'_>) + Send)) {
-        let Some((at, value)) = self.largest else { return };
-        let Some(claim) = batch.claims.get(self.workload) else { return };
-        for vpa in &claim.vpas {
-            let Self { query, pod, container, label, .. } = self;
-            accept(PodValue { query: *query, vpa, pod, container, value, at, label });
-        }
-    }
-}
-
-/// Collects the largest value of each series.
-struct LargestValues<'a> {
-    batch: &'a WorkloadBatch,
-    query: usize,
-    pod: &'a str,
-    /// The label of containers; `None` for queries about pods.
-    container: Option<&'a str>,
-    /// The label whose value is wanted.
-    label: Option<&'static str>,
-    /// Whether the values of all pods are one.
-    merges_pods: bool,
-    collected: Vec<CollectedValue>,
-    committed: usize,
-    /// With merged pods, the index of each container in `merged`.
-    indices: HashMap<(usize, Box<str>), usize>,
-    merged: Vec<CollectedValue>,
-    /// Maximum number of values.
-    max_values: u64,
-    /// Whether the series cannot exist, because there is no kube-state-metrics.
-    is_without_series: bool,
-}
-
-impl<'a> LargestValues<'a> {
-    fn new(batch: &'a WorkloadBatch, index: usize, query: &PodQuery, schema: &'a Schema) -> Self {
-        let [_, pod, container] = schema.usage.container_labels();
-        let mut this = Self {
-            batch,
-            query: index,
-            pod,
-            container: Some(container),
-            label: None,
-            max_values: 0,
-            merges_pods: matches!(query, PodQuery::MemoryPeak { .. }),
-            collected: Vec::new(),
-            committed: 0,
-            indices: HashMap::new(),
-            merged: Vec::new(),
-            is_without_series: false,
-        };
-        let states: Option<&KubeStateMetrics> = schema.kube_state_metrics.as_ref();
-        match query {
-            PodQuery::MemoryPeak { .. } | PodQuery::CpuSeconds | PodQuery::LargestMemory => {}
-            PodQuery::ContainerState { .. }
-            | PodQuery::PodState { .. }
-            | PodQuery::PodLabel { .. } => {
-                let Some(states) = states else { return Self { is_without_series: true, ..this } };
-                this.pod = &states.pod;
-                let of_containers = matches!(query, PodQuery::ContainerState { .. });
-                this.container = of_containers.then_some(&*states.container);
-                if let PodQuery::PodLabel { label, .. } = query {
-                    this.label = Some(label);
-                }
-            }
-        }
-        this
-    }
-
-    fn into_committed(mut self) -> Vec<CollectedValue> {
-        self.discard();
-        self.merged.append(&mut self.collected);
-        self.merged
-    }
-
-    /// Moves the values of a complete response to those of their containers.
-    fn merge_pods(&mut self) {
-        for value in self.collected.drain(..) {
-            let key = (value.workload, value.container.clone());
-            let Some(known) = self.indices.get(&key).map(|index| &mut self.merged[*index]) else {
-                self.indices.insert(key, self.merged.len());
-                self.merged.push(CollectedValue { pod: Box::default(), ..value });
-                continue;
-            };
-            let is_larger = |(_, new): (Time, f64)| known.largest.is_none_or(|(_, old)| new > old);
-            if value.largest.is_some_and(is_larger) {
-                known.largest = value.largest;
-            }
-        }
-    }
-}
-
-impl SeriesVisitor for LargestValues<'_> {
-    fn begin(&mut self, labels: Labels<'_>) -> Interest {
-        let value_of = |label: &str| labels.get(label).filter(|value| !value.is_empty());
-        let Some(pod) = value_of(self.pod) else { return Interest::LabelsOnly };
-        let container = match self.container {
-            Some(label) => value_of(label).map(container_name).filter(|name| *name != "POD"),
-            None => Some(""),
-        };
-        let Some(container) = container else { return Interest::LabelsOnly };
-        let Some(workload) = self.batch.workload_of(pod) else { return Interest::LabelsOnly };
-        let label = self.label.map(|label| {
-            let exported = format!("exported_{label}");
-            value_of(&exported).or_else(|| value_of(label)).unwrap_or_default()
-        });
-        // A list of series has no points.
-        let largest = label.is_some().then_some((Time::EPOCH, 0.0));
-        self.collected.push(CollectedValue {
-            query: self.query,
-            workload,
-            pod: pod.into(),
-            container: container.into(),
-            largest,
-            label: label.unwrap_or_default().into(),
-        });
-        if label.is_some() { Interest::LabelsOnly } else { Interest::Points }
-    }
-
-    fn point(&mut self, at: Time, value: f64) {
-        let Some(collected) = self.collected.last_mut().filter(|_| value.is_finite()) else {
-            return;
-        };
-        if collected.largest.is_none_or(|(_, largest)| value > largest) {
-            collected.largest = Some((at, value));
-        }
-    }
-
-    fn finish(&mut self) {
-        if self.merges_pods {
-            self.merge_pods();
-        }
-        self.committed = self.collected.len();
-    }
-
-    fn is_full(&self) -> bool {
-        self.collected.len() as u64 > self.max_values
-    }
-
-    fn discard(&mut self) {
-        self.collected.truncate(self.committed);
-    }
-}
+/// The values of a group, with the owners of its pods.
+type GroupValues = (BatchGroup, Vec<CollectedValue>);

@@ -12,13 +12,15 @@ use std::{
 };
 
 use super::{
-    load::MAX_CONSECUTIVE_FAILURES, time_slice::SliceCollector, workload_batch::WorkloadBatch,
+    batch_group::{BatchGroup, GroupedWorkload},
+    load::MAX_CONSECUTIVE_FAILURES,
 };
 use crate::prometheus::{
     client::PrometheusClient,
+    decode::{Interest, Labels, SeriesVisitor},
     promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
-    schema::{Schema, THROTTLED_PERIODS_METRIC},
+    schema::{Schema, THROTTLED_PERIODS_METRIC, container_name},
     selector::Pattern,
 };
 use plimsoll_core::{
@@ -27,6 +29,8 @@ use plimsoll_core::{
 };
 
 const PERIODS: &str = "container_cpu_cfs_periods_total";
+/// The memory of a value with its names, in points of sixteen bytes.
+const POINTS_PER_VALUE: u64 = 8;
 
 /// Throttling of containers. A container in neither set is unknown: it did not run, or used no CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,27 +46,29 @@ pub struct ThrottlingReport {
 }
 
 impl ThrottlingReport {
-    /// Queries one batch after the other. A failed batch does not stop the others.
+    /// Queries one group of batches after the other. A failed group does not stop the others.
     pub(super) async fn query(
         client: &PrometheusClient,
         schema: &Schema,
-        batches: Vec<WorkloadBatch>,
+        groups: Vec<BatchGroup>,
         (lookback, budget): (Duration, u64),
         now: impl Fn() -> Time,
     ) -> Self {
         let mut report = Self::default();
         let mut consecutive_failures = 0;
-        let mut pending = VecDeque::from(batches);
-        while let Some(batch) = pending.pop_front() {
+        let mut pending = VecDeque::from(groups);
+        while let Some(group) = pending.pop_front() {
             if consecutive_failures >= MAX_CONSECUTIVE_FAILURES {
-                report.failed_vpas.extend(batch.vpas().cloned());
+                report.failed_vpas.extend(group.vpas().cloned());
                 continue;
             }
             let throttling_query = ThrottlingQuery { client, schema, lookback, budget, now: now() };
-            let result = throttling_query.query_batch(batch.clone()).await;
-            // Split batches that exceed the memory budget.
-            if let (Err(QueryError::CollectorFull), Some([first, second])) =
-                (&result, batch.split())
+            let result = throttling_query.query_group(group.clone()).await;
+            // Split groups that exceed the memory budget, and those with a namespace that cannot be queried.
+            if let Err(failure) = &result
+                && (group.batches.len() > 1 && failure.is_query_specific()
+                    || matches!(failure, QueryError::CollectorFull))
+                && let Some([first, second]) = group.split()
             {
                 pending.push_front(second);
                 pending.push_front(first);
@@ -77,8 +83,8 @@ impl ThrottlingReport {
                 Err(failure) => {
                     // A query that is too large for the server does not affect other batches.
                     consecutive_failures += u32::from(!failure.is_query_specific());
-                    report.failed_vpas.extend(batch.vpas().cloned());
-                    report.failure.get_or_insert((Arc::clone(&batch.namespace), failure));
+                    report.failed_vpas.extend(group.vpas().cloned());
+                    report.failure.get_or_insert((group.first_namespace(), failure));
                 }
             }
         }
@@ -95,24 +101,16 @@ struct ThrottlingQuery<'a> {
 }
 
 impl ThrottlingQuery<'_> {
-    /// Returns the throttling of the containers of a batch, and the running containers without a limit.
-    async fn query_batch(
+    /// Returns the throttling of the containers of a group, and the running containers without a limit.
+    async fn query_group(
         &self,
-        mut batch: WorkloadBatch,
+        mut group: BatchGroup,
     ) -> Result<(HashMap<ContainerKey, Throttling>, HashSet<ContainerKey>), QueryError> {
         let Self { client, schema, lookback, budget, now } = *self;
         let span = (now.earlier(lookback), now);
-        match batch.query_owners(client, schema, span, budget / 2).await {
-            Ok(()) => {}
-            Err(failure) if failure.is_transient() => return Err(failure),
-            Err(QueryError::CollectorFull) if batch.claims.len() > 1 => {
-                return Err(QueryError::CollectorFull);
-            }
-            // Match pods by name only, as for their usage.
-            Err(failure) => tracing::debug!(%failure, "failed to query owners of pods"),
-        }
-        let patterns = batch.patterns();
-        let sums = |metric, within| self.sum_by_container(&batch, &patterns, metric, within);
+        group.query_owners(client, schema, span, budget / 2).await?;
+        let patterns = group.patterns();
+        let sums = |metric, within| self.sum_by_container(&group, &patterns, metric, within);
         let mut measured = HashMap::new();
         for (key, periods) in sums(PERIODS, Some(lookback)).await? {
             if periods > 0.0 {
@@ -136,17 +134,17 @@ impl ThrottlingQuery<'_> {
     /// series now counts as 1.
     async fn sum_by_container(
         &self,
-        batch: &WorkloadBatch,
+        group: &BatchGroup,
         patterns: &[Pattern],
         metric: &str,
         within: Option<Duration>,
     ) -> Result<HashMap<ContainerKey, f64>, QueryError> {
         let identity = self.schema.usage.container_labels();
-        let max_points = self.budget.saturating_sub(batch.proof.size_in_points());
-        let mut collector = SliceCollector::new(batch, identity, max_points);
+        let max_points = self.budget.saturating_sub(group.size_in_points());
+        let mut collector = SumCollector::new(group, identity, max_points);
         for pods in patterns {
             let series = self.schema.usage_series(metric);
-            let series = self.schema.in_namespace(series, &batch.namespace, pods.clone());
+            let series = group.usage(self.schema, series, pods.clone());
             let query = match within {
                 Some(within) => Query::range_function(RangeFunction::Increase, &series, within)
                     .aggregate(Aggregation::Sum, &identity),
@@ -154,16 +152,87 @@ impl ThrottlingQuery<'_> {
             };
             self.client.instant(&query, self.now, &mut collector).await?;
         }
-        let (mut points, _) = collector.into_committed();
-        points.sort();
-        let (mut sums, mut merged) = (HashMap::new(), Vec::new());
-        for rows in points.groups() {
-            let (workload, container, _) = rows[0].key();
-            let sum: f64 = points.points_of(rows, &mut merged).iter().map(|(_, value)| value).sum();
-            for key in batch.keys(workload, container) {
+        let mut sums = HashMap::new();
+        for ((batch, workload), container, sum) in collector.into_sums() {
+            for key in group.batches[batch].keys(workload, &container) {
                 *sums.entry(key).or_insert(0.0) += sum;
             }
         }
         Ok(sums)
+    }
+}
+
+/// Collects the value of each container of each pod, in the order of names so that sums do not depend on that of the
+/// response.
+struct SumCollector<'a> {
+    group: &'a BatchGroup,
+    identity: [&'a str; 3],
+    values: Vec<PodSum>,
+    /// The first value of the current series. A pod may belong to several workloads.
+    current: usize,
+    committed: usize,
+    max_points: u64,
+}
+
+/// The workload, the container, the pod and the value.
+type PodSum = (GroupedWorkload, Box<str>, Box<str>, f64);
+
+impl<'a> SumCollector<'a> {
+    fn new(group: &'a BatchGroup, identity: [&'a str; 3], max_points: u64) -> Self {
+        Self { group, identity, values: Vec::new(), current: 0, committed: 0, max_points }
+    }
+
+    /// The sum of all pods of each container.
+    fn into_sums(mut self) -> Vec<(GroupedWorkload, Box<str>, f64)> {
+        self.discard();
+        self.values.sort_by(|(one, container, pod, _), (other, of, known, _)| {
+            (one, container, pod).cmp(&(other, of, known))
+        });
+        let mut sums: Vec<(GroupedWorkload, Box<str>, f64)> = Vec::new();
+        for (workload, container, _, value) in self.values {
+            match sums.last_mut() {
+                Some((last, of, sum)) if (*last, &**of) == (workload, &*container) => *sum += value,
+                _ => sums.push((workload, container, value)),
+            }
+        }
+        sums
+    }
+}
+
+impl SeriesVisitor for SumCollector<'_> {
+    fn begin(&mut self, labels: Labels<'_>) -> Interest {
+        let [namespace, pod, container] = self.identity.map(|label| labels.get(label));
+        let is_set = |text: &&str| !text.is_empty();
+        let (Some(pod), Some(container)) = (pod.filter(is_set), container.filter(is_set)) else {
+            return Interest::LabelsOnly;
+        };
+        let container = container_name(container);
+        // `POD` is the old name of the pod sandbox.
+        if container == "POD" {
+            return Interest::LabelsOnly;
+        }
+        self.current = self.values.len();
+        for workload in self.group.workloads_of(namespace, pod) {
+            self.values.push((workload, container.into(), pod.into(), 0.0));
+        }
+        if self.values.len() > self.current { Interest::Points } else { Interest::LabelsOnly }
+    }
+
+    fn point(&mut self, _: Time, value: f64) {
+        if value.is_finite() && value >= 0.0 {
+            self.values[self.current..].iter_mut().for_each(|(.., sum)| *sum = value);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.committed = self.values.len();
+    }
+
+    fn is_full(&self) -> bool {
+        self.values.len() as u64 * POINTS_PER_VALUE > self.max_points
+    }
+
+    fn discard(&mut self) {
+        self.values.truncate(self.committed);
     }
 }

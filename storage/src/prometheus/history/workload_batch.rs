@@ -2,12 +2,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    iter,
+    iter, slice,
     sync::Arc,
 };
 
 use super::{
     live_pods::{groups, length},
+    owner_queries::query_owners,
     owner_series::{self, OwnerSeries},
     pod_name_rules::OwnerRef,
 };
@@ -116,8 +117,8 @@ impl WorkloadBatch {
         (batches, skipped)
     }
 
-    /// Queries the owners of pods, unless labels determine the workloads. Fails like [`OwnerSeries::query`], and then only
-    /// names determine them.
+    /// Queries the owners of pods, unless labels determine the workloads. If it fails, only names
+    /// determine them.
     pub(super) async fn query_owners(
         &mut self,
         client: &PrometheusClient,
@@ -126,13 +127,9 @@ impl WorkloadBatch {
         max_points: u64,
     ) -> Result<(), QueryError> {
         self.proof = OwnerSeries::default();
-        if self.labelled.is_none() {
-            let owners: Vec<_> = self.claims.iter().map(|claim| &claim.owner).collect();
-            let (namespace, live) = (&*self.namespace, &self.live_pods);
-            self.proof =
-                OwnerSeries::query(client, schema, namespace, &owners, live, span, max_points)
-                    .await?;
-        }
+        let batch = slice::from_ref(self);
+        let mut owners = query_owners(client, schema, batch, span, max_points).await?;
+        self.proof = owners.pop().unwrap_or_default();
         Ok(())
     }
 

@@ -23,6 +23,8 @@ pub struct TransportConfig {
     pub tenant: Option<String>,
     /// Intervals and timeouts of authentication.
     pub timing: AuthTiming,
+    /// Which responses should be compressed.
+    pub compression: Compression,
 }
 
 impl fmt::Debug for TransportConfig {
@@ -37,8 +39,20 @@ impl fmt::Debug for TransportConfig {
             .field("headers", &self.headers)
             .field("tenant", &self.tenant)
             .field("timing", &self.timing)
+            .field("compression", &self.compression)
             .finish()
     }
+}
+
+/// Which responses should be compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Those over TLS. Plain HTTP servers are usually nearby: compressing a response takes them longer than sending it, and
+    /// as much CPU as evaluating the query.
+    #[default]
+    Encrypted,
+    /// All of them, for large histories over a network of unknown speed.
+    Always,
 }
 
 /// Intervals and timeouts of authentication.

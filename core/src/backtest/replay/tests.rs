@@ -1,0 +1,6 @@
+//! Replays of made-up recordings.
+
+mod by_hand;
+mod cadence;
+mod decisions;
+mod properties;

@@ -1,0 +1,320 @@
+//! Runs `plimsoll backtest`: replays, merges, prints the forms, and chooses the exit code.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    path::Path,
+    sync::Arc,
+};
+
+use plimsoll_core::{
+    backtest::{
+        Policy, ReportInputs, WorkloadAccount, WorkloadRecording, fail_on::Outcome,
+        recording::Evaluation, replay, report, report::BacktestReport,
+    },
+    types::Time,
+};
+
+use super::{
+    Exit,
+    backtest_options::{BacktestCommand, MergeCommand, OutputPlan, read},
+    backtest_traces,
+    one_shot::first_signal,
+    output::{self, CliError, escape_to_one_line},
+    progress::Progress,
+    terminal::Terminal,
+};
+use crate::{
+    cluster::clock::Clock,
+    report::{
+        backtest::{
+            BacktestForm, BacktestOutput, render,
+            run::{self, BacktestError, Replay, Replayed, run_backtest},
+            shard::{AccountsFile, FILE_VERSION, MAX_FILE_BYTES},
+            write_ndjson,
+        },
+        recommend::run::RecommendProgress,
+        style::Style,
+    },
+};
+
+/// Replays and prints the report, or the accounts of a shard.
+pub fn run(mut command: BacktestCommand, terminal: &Terminal) -> Result<Exit, CliError> {
+    if let Some(traces) = &command.traces {
+        output::print_note("plimsoll: replaying rules on trace files");
+        return backtest_traces::run(traces, &command.output, terminal);
+    }
+    command.read_prices()?;
+    let clock = Clock::wall();
+    fix_end(&mut command, clock.now());
+    // Before the network, which may take long or fail.
+    output::print_note(&format!("plimsoll: {}", opening(&command)));
+    let mut progress = TerminalProgress::new(terminal);
+    let config = &command.config;
+    if command.is_estimate {
+        let work = async { run::estimate(config, &clock, &mut progress).await };
+        let estimates = interruptible(work)?;
+        drop(progress);
+        let texts = estimates.iter().map(|(server, estimate)| {
+            let excess = estimate.excess(config.source.prometheus.buffer_bytes);
+            estimate.text(server) + &excess.map_or_else(String::new, |why| why + "\n")
+        });
+        output::print_result(&texts.collect::<String>())?;
+        return Ok(Exit::Fine);
+    }
+    let (policies, settings) = (command.policies.clone(), command.settings.clone());
+    let replay: Replay = Arc::new(move |recording: &WorkloadRecording, evaluation: Evaluation| {
+        replay::replay(recording, &evaluation, &policies, &settings)
+    });
+    let work = async { run_backtest(config, &clock, replay, &mut progress).await };
+    let replayed = interruptible(work)?;
+    drop(progress);
+    let file = accounts_file(&command, replayed);
+    if config.shard.is_some() {
+        return print_shard(&command, &file);
+    }
+    finish(&command.output, file, terminal)
+}
+
+/// With `--shard`, the last midnight, so that processes that start at different times have the same end.
+fn fix_end(command: &mut BacktestCommand, now: Time) {
+    const DAY_NANOS: i64 = 86_400_000_000_000;
+    let config = &mut command.config;
+    if config.shard.is_some() && config.source.until.is_none() {
+        let midnight = now.as_nanos().div_euclid(DAY_NANOS) * DAY_NANOS;
+        config.source.until = Some(Time::from_nanos(midnight));
+    }
+}
+
+/// Merges the accounts of all shards and prints the report.
+pub fn merge(command: &MergeCommand, terminal: &Terminal) -> Result<Exit, CliError> {
+    let files = command.files.iter().map(|path| {
+        let text = read(path, MAX_FILE_BYTES)?;
+        let file = AccountsFile::from_json(path, &text).map_err(CliError::failed)?;
+        Ok((path.display().to_string(), file))
+    });
+    let files: Vec<(String, AccountsFile)> = files.collect::<Result<_, CliError>>()?;
+    let merged = AccountsFile::merge(files).map_err(CliError::failed)?;
+    let names: Vec<&str> =
+        merged.inputs.policies.iter().map(|policy| policy.name.as_str()).collect();
+    command.output.ensure_policies(&names)?;
+    finish(&command.output, merged, terminal)
+}
+
+/// What is read, in one line.
+fn opening(command: &BacktestCommand) -> String {
+    let config = &command.config;
+    let days = |length: std::time::Duration| length.as_secs_f64() / 86_400.0;
+    let until = config.source.until.map_or_else(String::new, |time| format!(" until {time}"));
+    let shard = config.shard.map_or_else(String::new, |shard| format!(", shard {shard}"));
+    format!(
+        "replaying {} policies on {:.0} days{until} after {:.1} days of warm-up{shard}",
+        command.policies.len(),
+        days(config.days),
+        days(config.warm_up)
+    )
+}
+
+/// What was replayed: namespaces, or a workload.
+fn scope(command: &BacktestCommand) -> String {
+    let config = &command.config;
+    if let Some(workload) = &config.workload {
+        return workload.clone();
+    }
+    let namespaces = &config.source.scope.namespaces;
+    if namespaces.is_empty() { "all namespaces".to_owned() } else { namespaces.join(", ") }
+}
+
+fn accounts_file(command: &BacktestCommand, replayed: Replayed) -> AccountsFile {
+    let Replayed { evaluation, accounts, without_samples, unread, mut remarks } = replayed;
+    let prices = command.config.source.report.prices.as_ref();
+    if prices.is_some_and(|prices| !prices.nodes.is_empty()) {
+        remarks.push("prices by node are not used: pods of the past have moved since".to_owned());
+    }
+    let mut file = AccountsFile {
+        schema_version: FILE_VERSION,
+        kind: AccountsFile::kind(),
+        shard: command.config.shard.map(|shard| [shard.index, shard.count]),
+        without_samples,
+        unread,
+        inputs: ReportInputs {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scope: scope(command),
+            warm_up_from: evaluation.warm_up_from,
+            from: evaluation.from,
+            until: evaluation.until,
+            policies: command.policies.iter().map(Policy::label).collect(),
+            currency: prices.map(|prices| prices.currency.clone()),
+            cpu_core_hour: prices.and_then(|prices| prices.default.cpu_core_hour),
+            memory_gib_hour: prices.and_then(|prices| prices.default.memory_gib_hour),
+            remarks,
+        },
+        accounts,
+    };
+    file.sort();
+    file
+}
+
+/// Runs a future until it ends or a signal arrives. Signals that arrive later do not interrupt the output.
+fn interruptible<T>(work: impl Future<Output = Result<T, BacktestError>>) -> Result<T, CliError> {
+    // This fails if a provider is already installed, which is then also ring.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let cannot_start = |error: io::Error| CliError::failed(format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(cannot_start)?;
+    let result = runtime.block_on(async {
+        let stop = first_signal().map_err(cannot_start)?;
+        tokio::select! {
+            result = work => result.map_err(|error| failed(&error)),
+            exit = stop => Err(CliError::new(exit, "interrupted; nothing was printed")),
+        }
+    });
+    // Requests and replays that are not finished must not delay the exit.
+    runtime.shutdown_background();
+    result
+}
+
+fn failed(error: &BacktestError) -> CliError {
+    let message = escape_to_one_line(&error.to_string());
+    match error {
+        BacktestError::Incomplete(_) => CliError::new(Exit::Incomplete, message),
+        BacktestError::NoWorkload(_) => CliError::new(Exit::Usage, message),
+        _ => CliError::failed(message),
+    }
+}
+
+/// Prints the accounts of a shard, to standard output or to the file of `-o json=FILE`.
+fn print_shard(command: &BacktestCommand, file: &AccountsFile) -> Result<Exit, CliError> {
+    let internal = |error: serde_json::Error| CliError::new(Exit::Internal, error.to_string());
+    let json = file.to_json().map_err(internal)?;
+    match command.output.outputs.iter().find_map(|output| output.path.as_ref()) {
+        Some(path) => write_file(path, &mut |out| out.write_all(json.as_bytes()))?,
+        None => output::print_result(&json)?,
+    }
+    report_unread(file);
+    Ok(exit_code(!file.unread.is_empty(), false))
+}
+
+fn report_unread(file: &AccountsFile) {
+    for unread in &file.unread {
+        let line = format!("plimsoll: could not read {}: {}", unread.what, unread.why);
+        output::print_note(&escape_to_one_line(&line));
+    }
+}
+
+/// Prints and writes all forms.
+fn finish(plan: &OutputPlan, file: AccountsFile, terminal: &Terminal) -> Result<Exit, CliError> {
+    report_unread(&file);
+    let is_incomplete = !file.unread.is_empty();
+    let inputs = file.report_inputs();
+    let accounts = file.accounts;
+    let report = report::build(accounts.clone(), &inputs);
+    let default = BacktestOutput { form: BacktestForm::Table, path: None };
+    let default = Some(&default).filter(|_| plan.outputs.is_empty());
+    for output in plan.outputs.iter().chain(default) {
+        print_form(output, (&report, &accounts), terminal)?;
+    }
+    let mut has_findings = false;
+    for condition in &plan.fail_on {
+        match condition.check(&report) {
+            Outcome::Passed => {}
+            Outcome::Failed(why) => {
+                has_findings = true;
+                output::print_note(&escape_to_one_line(&format!("plimsoll: --fail-on: {why}")));
+            }
+            // A pipeline must not take "unknown" for "fine".
+            Outcome::Unknown(why) => {
+                has_findings = true;
+                let line = format!("plimsoll: --fail-on: unknown, which counts as found: {why}");
+                output::print_note(&escape_to_one_line(&line));
+            }
+        }
+    }
+    Ok(exit_code(is_incomplete, has_findings))
+}
+
+/// The exit code: incomplete goes first, because a pipeline must not take "nothing found" from half a cluster.
+const fn exit_code(is_incomplete: bool, has_findings: bool) -> Exit {
+    match (is_incomplete, has_findings) {
+        (true, _) => Exit::Incomplete,
+        (false, true) => Exit::Findings,
+        (false, false) => Exit::Fine,
+    }
+}
+
+fn print_form(
+    output: &BacktestOutput,
+    (report, accounts): (&BacktestReport, &[WorkloadAccount]),
+    terminal: &Terminal,
+) -> Result<(), CliError> {
+    // Files have no colours.
+    let colour = terminal.style.colour && output.path.is_none();
+    let style = Style { colour, ..terminal.style.clone() };
+    if let (BacktestForm::Ndjson, Some(path)) = (output.form, &output.path) {
+        return write_file(path, &mut |out| write_ndjson(accounts, out));
+    }
+    let text = render(output.form, report, accounts, &style)
+        .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    match &output.path {
+        Some(path) => write_file(path, &mut |out| out.write_all(text.as_bytes())),
+        None => output::print_result(&text),
+    }
+}
+
+/// Writes a file, and the folder that it is in.
+pub(super) fn write_file(
+    path: &Path,
+    write: &mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>,
+) -> Result<(), CliError> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let written = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| {
+        let mut file = io::BufWriter::new(fs::File::create(path)?);
+        write(&mut file)?;
+        file.flush()
+    });
+    written.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
+}
+
+/// Shows progress on standard error, only on a terminal.
+struct TerminalProgress(Progress);
+
+impl TerminalProgress {
+    fn new(terminal: &Terminal) -> Self {
+        Self(Progress::new(terminal.stderr_is_tty, terminal.columns, terminal.style.glyphs))
+    }
+}
+
+impl RecommendProgress for TerminalProgress {
+    fn stage(&mut self, text: &str) {
+        self.0.show_text(text);
+    }
+
+    fn histories(&mut self, done: usize, total: usize) {
+        self.0.show_share("reading and replaying", done, total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn incomplete_goes_before_findings() {
+        for (is_incomplete, has_findings, code) in
+            [(false, false, 0), (false, true, 1), (true, false, 4), (true, true, 4)]
+        {
+            assert_eq!(exit_code(is_incomplete, has_findings) as u8, code);
+        }
+    }
+
+    #[test]
+    fn a_failed_query_is_incomplete_and_a_typing_error_is_usage() {
+        let code = |error: BacktestError| failed(&error).report() as u8;
+        assert_eq!(code(BacktestError::Incomplete("x".to_owned())), 4);
+        assert_eq!(code(BacktestError::NoWorkload("a/b".to_owned())), 2);
+        assert_eq!(code(BacktestError::TooLarge("x".to_owned())), 1);
+    }
+}

@@ -1,0 +1,380 @@
+//! `plimsoll ui`: its flags, and the server of the page.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use clap::{ArgAction, Args, ValueEnum};
+use http::HeaderName;
+use tokio::time::sleep;
+
+use super::{
+    Command, Exit,
+    container_series::ContainerSeriesArgs,
+    daemon::Daemon,
+    environment, explain,
+    klog::LogArgs,
+    output::{self, CliError},
+    parse, parse_problem,
+    parsed_flags::ParsedFlags,
+    prometheus_auth::{self, PrometheusConnectionArgs},
+    recommend::{RecommendArgs, ViaArg},
+    recommend_options::RecommendCommand,
+};
+use crate::{
+    cluster::{
+        clock::Clock,
+        server::{
+            WebServer,
+            web::web_tls,
+            webhook::{ReloadableCertificate, certified_key},
+        },
+    },
+    controllers::runtime::{
+        command_client::{ClusterOptions, load_connection},
+        config::{Address, ProcessConfig},
+        shutdown::{Signals, TaskGroup, run_until_signal},
+    },
+    ui::{
+        access::{AuthMode, ProxyHeaders},
+        reader::{Reader, ReaderConfig},
+        server::{UiServer, UiServerConfig},
+    },
+};
+
+/// The user agent of requests to the API server.
+const USER_AGENT: &str = concat!("plimsoll-ui/", env!("CARGO_PKG_VERSION"));
+/// How often the files of the certificate are read.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_mins(1);
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  plimsoll ui                              the cluster of the current context
+  plimsoll ui --context prod --prices prices.yaml
+  plimsoll ui --prometheus-address http://localhost:9090
+  plimsoll ui --address :8950 --auth=token --reports /reports
+  plimsoll ui --address :8950 --auth=proxy --proxy-ca-file ca.crt \\
+    --tls-cert-file tls.crt --tls-key-file tls.key
+
+Serves a page that shows what is decided and why, and prints its address. It
+reads the cluster and changes nothing. Without --address it listens on a free
+port of 127.0.0.1 and asks for no login. Whoever may list VPAs in a namespace
+sees the pages of that namespace. See docs/ui.md.
+The JSON forms of the pages follow docs/schema/ui.v1.json.";
+
+/// Serves a read-only web page of what is decided and why
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct UiArgs {
+    /// Address of the page; :PORT means all interfaces
+    #[arg(long, value_name = "[HOST]:PORT", default_value = "127.0.0.1:0")]
+    address: Address,
+    /// How users are identified: `none` only on loopback, `token` by a bearer token of the cluster, `proxy` by headers
+    /// of an authenticating proxy [if not set: none on loopback, else token]
+    #[arg(long, value_name = "MODE")]
+    auth: Option<AuthArg>,
+    /// CAs whose client certificates identify the authenticating proxy; one on loopback needs none
+    #[arg(long, value_name = "FILE")]
+    proxy_ca_file: Option<PathBuf>,
+    /// Header with the name of the user
+    #[arg(long, value_name = "NAME", default_value = "X-Forwarded-User")]
+    proxy_user_header: String,
+    /// Header with the groups of the user: repeated, or separated by commas
+    #[arg(long, value_name = "NAME", default_value = "X-Forwarded-Groups")]
+    proxy_groups_header: String,
+    /// Certificate of the page, which is then served over TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key_file")]
+    tls_cert_file: Option<PathBuf>,
+    /// Key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    tls_key_file: Option<PathBuf>,
+    /// Path below which the page is, such as /plimsoll
+    #[arg(long, value_name = "PATH", default_value = "")]
+    base_path: String,
+    /// Folder with HTML files of backtests to list
+    #[arg(long, value_name = "DIR")]
+    reports: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterOptions,
+    /// Only workloads of this namespace, with * and ? as wildcards (repeatable)
+    #[arg(long, short, value_name = "NAMESPACE", action = ArgAction::Append)]
+    namespace: Vec<String>,
+    /// No workloads of this namespace, with * and ? as wildcards (repeatable)
+    #[arg(long, value_name = "NAMESPACE", action = ArgAction::Append)]
+    exclude_namespace: Vec<String>,
+    /// Service of the Prometheus, such as monitoring/prometheus:9090 [if not set: found]
+    #[arg(long, value_name = "NS/NAME:PORT")]
+    prometheus_service: Option<String>,
+    /// How to reach a Service: `direct`, `proxy` for the API server's proxy, or `auto`
+    #[arg(long, value_name = "WAY", default_value = "auto")]
+    via: ViaArg,
+    /// File with prices of CPU and memory, also that of OpenCost
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// Currency of the prices, such as EUR
+    #[arg(long, value_name = "CODE")]
+    currency: Option<String>,
+    #[command(flatten)]
+    connection: PrometheusConnectionArgs,
+    #[command(flatten)]
+    series: ContainerSeriesArgs,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// The value of `--auth`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum AuthArg {
+    None,
+    Token,
+    Proxy,
+}
+
+/// A validated command line.
+struct UiCommand {
+    address: Address,
+    cluster: ClusterOptions,
+    server: UiServerConfig,
+    reader: ReaderConfig,
+    certificate: Option<(PathBuf, PathBuf)>,
+    proxy_authorities: Option<PathBuf>,
+    compat: plimsoll_core::types::compat::Compat,
+    process: ProcessConfig,
+}
+
+impl UiArgs {
+    /// Validates all flags without reading any file.
+    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
+        self.command(typed, |_| String::new()).map(drop)
+    }
+
+    fn command(
+        &self,
+        typed: &ParsedFlags,
+        variable: impl Fn(&str) -> String + Copy,
+    ) -> Result<UiCommand, CliError> {
+        let is_loopback = is_loopback(&self.address.host);
+        let auth = self.auth(is_loopback)?;
+        if !self.base_path.is_empty() && !is_base_path(&self.base_path) {
+            let path = &self.base_path;
+            return Err(CliError::usage(format!(
+                "--base-path={path}: give a path such as /tools/plimsoll, without a slash at its end"
+            )));
+        }
+        let recommend = self.recommend(typed, variable)?;
+        let (pods, vpas) = explain::defaults(variable)?;
+        Ok(UiCommand {
+            address: self.address.clone(),
+            cluster: self.cluster.clone(),
+            server: UiServerConfig {
+                auth,
+                is_loopback,
+                base_path: self.base_path.clone(),
+                reports: self.reports.clone(),
+                ..UiServerConfig::default()
+            },
+            compat: recommend.config.compat,
+            reader: ReaderConfig { recommend: recommend.config, pods, vpas },
+            certificate: self.tls_cert_file.clone().zip(self.tls_key_file.clone()),
+            proxy_authorities: self.proxy_ca_file.clone(),
+            process: ProcessConfig { log: self.log.log(), ..ProcessConfig::default() },
+        })
+    }
+
+    fn auth(&self, is_loopback: bool) -> Result<AuthMode, CliError> {
+        let default = if is_loopback { AuthArg::None } else { AuthArg::Token };
+        let auth = self.auth.unwrap_or(default);
+        if auth != AuthArg::Proxy && self.proxy_ca_file.is_some() {
+            return Err(CliError::usage("--proxy-ca-file has no effect without --auth=proxy"));
+        }
+        match auth {
+            AuthArg::None if !is_loopback => Err(CliError::usage(format!(
+                "--auth=none shows everything to everybody, and is only accepted on a loopback address: \
+                 --address={} needs --auth=token or --auth=proxy",
+                self.address
+            ))),
+            AuthArg::None => Ok(AuthMode::None),
+            AuthArg::Token => Ok(AuthMode::Token),
+            AuthArg::Proxy if !is_loopback && self.proxy_ca_file.is_none() => Err(CliError::usage(
+                "--auth=proxy believes headers only from a client certificate or from loopback: set --proxy-ca-file",
+            )),
+            AuthArg::Proxy if self.proxy_ca_file.is_some() && self.tls_cert_file.is_none() => {
+                Err(CliError::usage(
+                    "client certificates need TLS: set --tls-cert-file and --tls-key-file",
+                ))
+            }
+            AuthArg::Proxy => {
+                let header = |name: &str, flag: &str| {
+                    let name = HeaderName::from_bytes(name.as_bytes());
+                    name.map_err(|_| {
+                        CliError::usage(format!("--{flag}: give the name of a header"))
+                    })
+                };
+                Ok(AuthMode::Proxy(ProxyHeaders {
+                    user: header(&self.proxy_user_header, "proxy-user-header")?,
+                    groups: header(&self.proxy_groups_header, "proxy-groups-header")?,
+                }))
+            }
+        }
+    }
+
+    /// The report on workloads, as `plimsoll recommend` would make it.
+    fn recommend(
+        &self,
+        typed: &ParsedFlags,
+        variable: impl Fn(&str) -> String,
+    ) -> Result<RecommendCommand, CliError> {
+        let line = ["plimsoll", "recommend"].map(std::ffi::OsString::from);
+        let (cli, _) = parse(line).map_err(|error| parse_problem(&error))?;
+        let Command::Recommend(defaults) = cli.command else {
+            return Err(CliError::usage("not the flags of recommend"));
+        };
+        let arguments = RecommendArgs {
+            kubeconfig: self.cluster.kubeconfig.clone(),
+            context: self.cluster.context.iter().cloned().collect(),
+            namespace: self.namespace.clone(),
+            exclude_namespace: self.exclude_namespace.clone(),
+            prometheus_service: self.prometheus_service.clone(),
+            via: self.via,
+            prices: self.prices.clone(),
+            currency: self.currency.clone(),
+            connection: self.connection.clone(),
+            series: self.series.clone(),
+            ..*defaults
+        };
+        RecommendCommand::new(&arguments, typed, variable)
+    }
+}
+
+/// Whether an address is reachable from this machine alone.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn is_base_path(path: &str) -> bool {
+    let is_segment = |segment: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        !segment.is_empty() && !matches!(segment, "." | "..") && segment.bytes().all(is_allowed)
+    };
+    path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_segment))
+}
+
+/// Serves the page until a signal.
+pub fn run(arguments: &UiArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
+    let mut command = arguments.command(typed, environment)?;
+    command.process.warnings = prometheus_auth::exposed_secret_warnings(typed);
+    let mut recommend = arguments.recommend(typed, environment)?;
+    recommend.read_files()?;
+    command.reader.recommend = recommend.config;
+    let (compat, process) = (command.compat, command.process.clone());
+    let daemon = Daemon { role: "ui", name: None, workers: 2, compat, process };
+    daemon.run(|signals| serve(command, signals))
+}
+
+async fn serve(command: UiCommand, signals: Signals) -> anyhow::Result<()> {
+    let starting = async {
+        let connection = load_connection(&command.cluster, USER_AGENT).await?;
+        let server = WebServer::bind(&command.address.to_string()).await?;
+        let address = server.address();
+        if command.server.is_loopback && !address.ip().is_loopback() {
+            anyhow::bail!("--address={}: not a loopback address", command.address);
+        }
+        let certificate = Arc::new(ReloadableCertificate::default());
+        let tls = match &command.certificate {
+            None => None,
+            Some(files) => {
+                certificate.set(read_certificate(files)?);
+                let authorities = command.proxy_authorities.as_ref();
+                let authorities = authorities.map(|path| {
+                    std::fs::read(path)
+                        .with_context(|| format!("--proxy-ca-file={}", path.display()))
+                });
+                let authorities = authorities.transpose()?;
+                Some(web_tls(Arc::clone(&certificate), authorities.as_deref())?)
+            }
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let reader = Reader::new(command.reader, connection, Clock::wall())?;
+        let mut tasks = TaskGroup::default();
+        reader.start(&mut tasks);
+        if let Some(files) = command.certificate {
+            tasks.spawn_cancellable(reload_certificate(files, certificate));
+        }
+        let source = Arc::clone(&reader);
+        let handler = Arc::new(UiServer::new(command.server.clone(), source, reader));
+        tasks.spawn(|stop| async move { server.serve(tls, handler, stop.cancelled()).await });
+        let base = &command.server.base_path;
+        // The reader of a closed pipe does not want the address.
+        let _ = output::print_result(&format!("{scheme}://{address}{base}/\n"));
+        Ok(tasks)
+    };
+    let stop = |mut tasks: TaskGroup| async move { tasks.shut_down().await };
+    Box::pin(run_until_signal(signals, starting, stop)).await
+}
+
+fn read_certificate(
+    (chain, key): &(PathBuf, PathBuf),
+) -> anyhow::Result<rustls::sign::CertifiedKey> {
+    let read = |path: &PathBuf| std::fs::read(path).with_context(|| path.display().to_string());
+    Ok(certified_key(&read(chain)?, &read(key)?)?)
+}
+
+/// Replaces the certificate when its files change. If they cannot be read, the last one stays.
+async fn reload_certificate(files: (PathBuf, PathBuf), certificate: Arc<ReloadableCertificate>) {
+    loop {
+        sleep(CERTIFICATE_INTERVAL).await;
+        match read_certificate(&files) {
+            Ok(read) => certificate.set(read),
+            Err(error) => tracing::warn!(%error, "failed to read the certificate of the page"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(flags: &[&str]) -> Result<(), String> {
+        let line = ["plimsoll", "ui"].iter().chain(flags).map(std::ffi::OsString::from);
+        let (cli, typed) = parse(line).map_err(|error| error.to_string())?;
+        let Command::Ui(arguments) = cli.command else { return Err("another".to_owned()) };
+        arguments.check(&typed).map_err(CliError::into_message)
+    }
+
+    #[test]
+    fn without_a_login_it_listens_on_loopback_only() {
+        for flags in [
+            &[][..],
+            &["--auth=none"],
+            &["--address=[::1]:8950"],
+            &["--address=localhost:0", "--auth=proxy"],
+            &["--address=:8950"],
+            &["--address=:8950", "--auth=token", "--base-path=/a/b"],
+            &[
+                "--address=:1",
+                "--auth=proxy",
+                "--proxy-ca-file=a",
+                "--tls-cert-file=b",
+                "--tls-key-file=c",
+            ],
+        ] {
+            assert_eq!(check(flags), Ok(()), "{flags:?}");
+        }
+        for (flags, remedy) in [
+            (&["--address=:8950", "--auth=none"][..], "--auth=token"),
+            (&["--address=0.0.0.0:8950", "--auth=none"], "loopback"),
+            (&["--address=10.0.0.1:8950", "--auth=proxy"], "--proxy-ca-file"),
+            (&["--auth=proxy", "--proxy-ca-file=a"], "--tls-cert-file"),
+            (&["--proxy-ca-file=a"], "--auth=proxy"),
+            (&["--base-path=a"], "/tools/plimsoll"),
+            (&["--base-path=/a/"], "/tools/plimsoll"),
+            (&["--base-path=/../a"], "/tools/plimsoll"),
+            (&["--auth=proxy", "--proxy-user-header=a b"], "--proxy-user-header"),
+            (&["--currency=EUR"], "--prices"),
+            (&["--tls-cert-file=a"], "--tls-key-file"),
+        ] {
+            let error = check(flags).expect_err("rejected");
+            assert!(error.contains(remedy), "{flags:?}: {error}");
+        }
+    }
+}

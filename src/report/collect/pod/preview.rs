@@ -1,0 +1,284 @@
+//! What the updater would do now in a namespace: its own pass over each VPA, with the same inputs as `plimsoll explain pod`,
+//! and no step is executed.
+
+use plimsoll_core::{
+    coordination::{Retargeting, SharingContext},
+    types::{Time, compat::Compat},
+    updater::{
+        Action, DesiredReplicas, PassContext, PersistedState, PodOutcome, PodOwner, SkipReason,
+        StepResult, UpdatePass, guard::disruption_budget::PodCounts,
+    },
+};
+use serde::Serialize;
+use serde_with::skip_serializing_none;
+
+use super::{
+    Constraints, ExplainPodConfig, MATCHED_PARTS, count_pods, decide::DisruptionBudgets,
+    leases::Leases, match_workloads, persisted_state,
+};
+use crate::{
+    cluster::snapshot::{ClusterSnapshot, ReadError, SnapshotPart, read_leases},
+    controllers::{
+        runtime::command_client::Cluster,
+        updater::{
+            decision_inputs::{DecisionFlags, DecisionInputs},
+            matching::Workload,
+            permissions::discover_resize,
+        },
+    },
+    report::collect::shared_requests::{is_hpa_controller_replaced, shared_requests},
+};
+use kube::ResourceExt as _;
+
+/// The most pods of a namespace that are named.
+const MAX_PODS: usize = 500;
+
+/// What the updater would do in a namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespacePreview {
+    /// When this was decided.
+    pub at: Time,
+    /// The workloads of the VPAs that change running pods.
+    pub workloads: Vec<WorkloadPreview>,
+    /// What was assumed.
+    pub notes: Vec<String>,
+}
+
+/// What the updater would do with the pods of a VPA.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadPreview {
+    /// The name of the VPA.
+    pub vpa: String,
+    /// The kind of its target.
+    pub kind: String,
+    /// The name of its target.
+    pub name: String,
+    /// The number of its pods.
+    pub pods: usize,
+    /// Pods that need an update and may be updated.
+    pub candidates: usize,
+    /// The pods, those that would be changed first.
+    pub decisions: Vec<PodPreview>,
+    /// Pods that are not named, because there are too many.
+    pub left_out: usize,
+}
+
+/// What the updater would do with a pod.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodPreview {
+    /// The name of the pod.
+    pub pod: String,
+    /// `evict`, `resize`, `surge` or `none`.
+    pub action: String,
+    /// The place of the action in this pass, from 1.
+    pub step: Option<usize>,
+    /// Why the pod needs an update: `quick_oom`, `outside_range` or `drift`.
+    pub need: Option<String>,
+    /// Why it is skipped: a label value of `plimsoll_updater_skipped_pods`.
+    pub reason: Option<String>,
+    /// The same as a sentence.
+    pub message: String,
+    /// Whether a needed update is held back.
+    pub held_back: bool,
+}
+
+/// Decides what the updater would do in a namespace now.
+pub async fn preview(
+    config: &ExplainPodConfig,
+    cluster: &Cluster,
+    namespace: &str,
+    now: Time,
+) -> Result<NamespacePreview, ReadError> {
+    let (client, compat) = (&cluster.client, config.settings.compat);
+    let other_parts = [SnapshotPart::Constraints, SnapshotPart::DisruptionBudgets];
+    let hpas: &[_] = match compat {
+        Compat::Upstream => &[],
+        Compat::Plimsoll => &[SnapshotPart::Hpas],
+    };
+    let parts = [&MATCHED_PARTS[..], &other_parts, hpas].concat();
+    let (snapshot, leases, can_resize) = tokio::join!(
+        ClusterSnapshot::read(client, Some(namespace), &parts),
+        read_leases(client, Leases::namespaces(config)),
+        async {
+            match compat {
+                Compat::Upstream => Some(true),
+                Compat::Plimsoll => discover_resize(client).await,
+            }
+        },
+    );
+    let snapshot = ClusterSnapshot { leases, ..snapshot };
+    let constraints = Constraints::of(&snapshot, compat)?;
+    let workloads = match_workloads(client, &snapshot, compat).await?;
+    let mut leases = Leases::of(config, &snapshot, now);
+    let mut notes = std::mem::take(&mut leases.notes);
+    let horizontal_leases = snapshot.leases.get(&config.horizontal_lease_namespace);
+    let pass = NamespacePass {
+        config,
+        snapshot: &snapshot,
+        constraints: &constraints,
+        is_admission_ready: leases.is_admission_ready(&mut notes),
+        leases: &leases,
+        can_resize: can_resize.unwrap_or(false),
+        is_hpa_controller_replaced: is_hpa_controller_replaced(horizontal_leases, now),
+        pods: count_pods(&workloads),
+        now,
+    };
+    let mut disruptions = DisruptionBudgets::of(&snapshot.disruption_budgets, &mut notes);
+    let mut budget = leases.ledger.clone();
+    let mut named = 0;
+    let mut previews = Vec::new();
+    for workload in &workloads {
+        let persisted = PersistedState {
+            workload: persisted_state(&workload.vpa, &mut notes),
+            budget,
+            ..PersistedState::default()
+        };
+        let room = MAX_PODS.saturating_sub(named);
+        let preview;
+        (preview, budget) = pass.run(workload, persisted, &mut disruptions, room, &mut notes);
+        named += preview.decisions.len();
+        previews.push(preview);
+    }
+    notes.sort();
+    notes.dedup();
+    Ok(NamespacePreview { at: now, workloads: previews, notes })
+}
+
+/// The inputs that the workloads of a namespace share.
+struct NamespacePass<'a> {
+    config: &'a ExplainPodConfig,
+    snapshot: &'a ClusterSnapshot,
+    constraints: &'a Constraints,
+    leases: &'a Leases,
+    is_admission_ready: bool,
+    can_resize: bool,
+    is_hpa_controller_replaced: bool,
+    pods: u32,
+    now: Time,
+}
+
+impl NamespacePass<'_> {
+    fn run(
+        &self,
+        workload: &Workload,
+        persisted: PersistedState,
+        disruptions: &mut DisruptionBudgets,
+        room: usize,
+        notes: &mut Vec<String>,
+    ) -> (WorkloadPreview, plimsoll_core::updater::DisruptionBudget) {
+        let (config, now) = (self.config, self.now);
+        let desired_replicas = |owner: &PodOwner| {
+            workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
+        };
+        let context = PassContext {
+            desired_replicas: &desired_replicas,
+            pod_counts: PodCounts { cluster: self.pods, namespace: self.pods },
+            heartbeat: self.leases.heartbeat(config, workload, notes),
+            is_admission_ready: self.is_admission_ready,
+            can_resize: self.can_resize,
+            now,
+        };
+        let flags = DecisionFlags {
+            settings: &config.settings,
+            native_sidecars: config.native_sidecars,
+            limit_policy: config.limit_policy,
+            may_scale: true,
+        };
+        let retargeting = config.retarget_hpas.then_some(Retargeting { now, needs_record: false });
+        let sharing = SharingContext { is_replaced: self.is_hpa_controller_replaced, retargeting };
+        let snapshot = self.snapshot;
+        let shared =
+            shared_requests(snapshot, &snapshot.controllers, &workload.vpa, sharing, notes);
+        let (ranges, quotas) = (&self.constraints.limit_ranges, self.constraints.quotas.clone());
+        let inputs = DecisionInputs::new(workload, flags, ranges, quotas, shared, now);
+        let subject = inputs.vpa_with_pods(workload);
+        let mut pass =
+            UpdatePass::new(subject, context, &config.settings, persisted).without_boost_removal();
+        let needs: Vec<Option<Result<_, SkipReason>>> = (0..workload.pods.len())
+            .map(|pod| pass.explain_pod(pod).map(|explanation| explanation.reason))
+            .collect();
+        let mut steps: Vec<(usize, &'static str)> = Vec::new();
+        while let Some(step) = pass.next() {
+            let outcome = match &step.action {
+                Action::Evict { .. } => disruptions.simulate_eviction(&workload.pods[step.pod]),
+                _ => StepResult::Done,
+            };
+            if outcome == StepResult::Done {
+                steps.push((step.pod, step.action.as_str()));
+            }
+            pass.record_result(outcome);
+        }
+        let decision = pass.finish();
+        let outcomes = decision.pod_outcomes.iter().zip(&needs).enumerate();
+        let mut decisions: Vec<PodPreview> = outcomes
+            .map(|(pod, (outcome, need))| {
+                let step = steps.iter().position(|(other, _)| *other == pod);
+                let name = workload.pods[pod].name_any();
+                pod_preview(
+                    name,
+                    outcome,
+                    need.as_ref(),
+                    step.map(|step| (step + 1, steps[step].1)),
+                )
+            })
+            .collect();
+        decisions.sort_by_key(|one| (one.step.unwrap_or(usize::MAX), !one.held_back));
+        let left_out = decisions.len().saturating_sub(room);
+        decisions.truncate(room);
+        let preview = WorkloadPreview {
+            vpa: workload.key.name.to_string(),
+            kind: workload.target.0.to_string(),
+            name: workload.target.1.to_string(),
+            pods: workload.pods.len(),
+            candidates: decision.candidates,
+            decisions,
+            left_out,
+        };
+        (preview, decision.state.budget)
+    }
+}
+
+fn pod_preview(
+    pod: String,
+    outcome: &PodOutcome,
+    need: Option<&Result<plimsoll_core::updater::UpdateReason, SkipReason>>,
+    step: Option<(usize, &'static str)>,
+) -> PodPreview {
+    let reason = need.and_then(|need| need.as_ref().ok());
+    let mut preview = PodPreview {
+        pod,
+        need: reason.map(|reason| reason.as_str().to_owned()),
+        step: step.map(|(step, _)| step),
+        ..PodPreview::default()
+    };
+    match outcome {
+        PodOutcome::Changed(action) => {
+            (*action).clone_into(&mut preview.action);
+            let message = if *action == "evict" {
+                "it would be evicted now, and the new pod gets the recommended resources"
+            } else {
+                "it would be resized in place now"
+            };
+            message.clone_into(&mut preview.message);
+        }
+        PodOutcome::Skipped(skip) => {
+            let is_surge = step.is_some_and(|(_, action)| action == "surge");
+            if !is_surge {
+                preview.step = None;
+            }
+            let action = if is_surge { "surge" } else { "none" };
+            action.clone_into(&mut preview.action);
+            preview.reason = Some(skip.as_str().to_owned());
+            preview.message = skip.to_string();
+            let is_needed = need
+                .is_none_or(|need| need.as_ref().map_or_else(SkipReason::is_restriction, |_| true));
+            preview.held_back = skip.is_restriction() && is_needed && !is_surge;
+        }
+    }
+    preview
+}

@@ -1,0 +1,406 @@
+//! Keeps the data of the pages up to date in the background: watches of autoscalers, and reports at intervals. Requests read
+//! only what is there, and for the page of one workload its explanation and timeline.
+
+mod watches;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use moka::future::Cache;
+use parking_lot::{Mutex, RwLock};
+use plimsoll_core::{
+    recommender::{ContainerRecommendation, ResourceAmounts},
+    rightsizing::{
+        assembly,
+        report::Report,
+        survey::{Amounts, Container, Workload},
+    },
+    types::{ObjectKey, Time, quantity::Quantity},
+};
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+use self::watches::Watches;
+use super::{
+    access::User,
+    facts::VpaFacts,
+    list_query::Span,
+    pages::WorkloadDetails,
+    server::{AccessReviewer, PageSource},
+    snapshot::{Snapshot, SnapshotParts},
+    timeline::Timeline,
+    timeline_reader::{TimelineReader, TimelineSubject},
+};
+use crate::{
+    cluster::{
+        clock::Clock,
+        survey::survey_cluster,
+        write::user_access::{self, ReviewedUser},
+    },
+    controllers::runtime::{
+        command_client::{Cluster, ClusterConnection},
+        shutdown::TaskGroup,
+    },
+    report::{
+        collect::{
+            self,
+            pod::{
+                ExplainPodConfig,
+                preview::{NamespacePreview, preview},
+            },
+            vpa::ExplainConfig,
+        },
+        recommend::{
+            evidence::WorkloadEvidence,
+            run::{Collected, NoProgress, RecommendConfig, collect_evidence},
+            server::{ConnectedServer, ServerChoice},
+        },
+        status::{StatusReport, build_report},
+    },
+};
+
+/// Workloads and their history are read this often.
+const HISTORY_INTERVAL: Duration = Duration::from_mins(15);
+/// One read takes at most this long.
+const HISTORY_TIMEOUT: Duration = Duration::from_mins(10);
+/// The updater's decisions are made this often.
+const PREVIEW_INTERVAL: Duration = Duration::from_mins(5);
+/// The status is read, and the data of the pages is put together, this often.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_mins(1);
+/// The least time between two snapshots.
+const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(5);
+/// Namespaces whose pods are previewed.
+const MAX_PREVIEWED_NAMESPACES: usize = 1_000;
+/// Explanations and timelines are kept this long.
+const DETAILS_LIFETIME: Duration = Duration::from_secs(30);
+/// Timelines are kept this long for when the server is away.
+const STALE_LIFETIME: Duration = Duration::from_mins(30);
+/// Explanations and timelines that are kept.
+const MAX_DETAILS: u64 = 64;
+/// Explanations that are made at once.
+const MAX_EXPLANATIONS: usize = 4;
+/// The longest time for an explanation.
+const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(15);
+/// What is reviewed: whoever may list VPAs of a namespace sees its pages.
+const REVIEWED: (&str, &str) = ("autoscaling.k8s.io", "verticalpodautoscalers");
+
+/// What to read.
+#[derive(Clone, Debug)]
+pub struct ReaderConfig {
+    /// The report on workloads.
+    pub recommend: RecommendConfig,
+    /// The decisions of the updater. The object is ignored.
+    pub pods: ExplainPodConfig,
+    /// The explanation of a VPA. The object is ignored.
+    pub vpas: ExplainConfig,
+}
+
+/// Reads the cluster in the background.
+pub struct Reader {
+    config: ReaderConfig,
+    cluster: Cluster,
+    connection: ClusterConnection,
+    clock: Clock,
+    watches: Arc<Watches>,
+    read: Mutex<BackgroundReports>,
+    snapshot: RwLock<Option<Arc<Snapshot>>>,
+    changed: Notify,
+    timelines: RwLock<Option<Arc<TimelineReader>>>,
+    details: Cache<(TimelineSubject, Span), WorkloadDetails>,
+    stale_timelines: Cache<(TimelineSubject, Span), Timeline>,
+    explanations: Semaphore,
+}
+
+/// What was read at intervals.
+#[derive(Default)]
+struct BackgroundReports {
+    collected: Option<Arc<Collected>>,
+    history_at: Option<Time>,
+    history_error: Option<String>,
+    preview: BTreeMap<String, NamespacePreview>,
+    status: Option<StatusReport>,
+}
+
+impl Reader {
+    /// A reader of a cluster. It reads nothing before [`Self::start`].
+    pub fn new(
+        config: ReaderConfig,
+        connection: ClusterConnection,
+        clock: Clock,
+    ) -> Result<Arc<Self>, crate::controllers::runtime::command_client::NoCluster> {
+        let cluster = connection.cluster()?;
+        // Watches are silent for minutes.
+        let watches = Arc::new(Watches::new(connection.query_client()?, clock.clone()));
+        let cache = || Cache::builder().max_capacity(MAX_DETAILS);
+        Ok(Arc::new(Self {
+            config,
+            cluster,
+            connection,
+            clock,
+            watches,
+            read: Mutex::default(),
+            snapshot: RwLock::new(None),
+            changed: Notify::new(),
+            timelines: RwLock::new(None),
+            details: cache().time_to_live(DETAILS_LIFETIME).build(),
+            stale_timelines: Cache::builder()
+                .max_capacity(MAX_DETAILS)
+                .time_to_live(STALE_LIFETIME)
+                .build(),
+            explanations: Semaphore::new(MAX_EXPLANATIONS),
+        }))
+    }
+
+    /// Starts reading.
+    pub fn start(self: &Arc<Self>, tasks: &mut TaskGroup) {
+        self.watches.start(tasks);
+        let this = Arc::clone(self);
+        tasks.spawn_cancellable(async move { this.keep_history().await });
+        let this = Arc::clone(self);
+        tasks.spawn_cancellable(async move { this.keep_preview().await });
+        let this = Arc::clone(self);
+        tasks.spawn_cancellable(async move { this.keep_status().await });
+        let this = Arc::clone(self);
+        tasks.spawn_cancellable(async move { this.keep_snapshot().await });
+    }
+
+    async fn keep_history(&self) {
+        loop {
+            let (collected, error) = match self.collect().await {
+                Ok(collected) => (collected, None),
+                Err(why) => {
+                    tracing::info!(%why, "history could not be read");
+                    let survey =
+                        survey_cluster(&self.cluster.client, &self.config.recommend.scope).await;
+                    (Collected { survey, ..Collected::default() }, Some(why))
+                }
+            };
+            {
+                let mut read = self.read.lock();
+                read.collected = Some(Arc::new(collected));
+                read.history_at = Some(self.clock.now());
+                read.history_error = error;
+            }
+            self.changed.notify_one();
+            sleep(HISTORY_INTERVAL).await;
+        }
+    }
+
+    /// Reads workloads and history, and connects to the server for timelines.
+    async fn collect(&self) -> Result<Collected, String> {
+        let config = &self.config.recommend;
+        let (prometheus, clock) = (&config.prometheus, &self.clock);
+        let server = match &config.server {
+            ServerChoice::InCluster { service, via } => {
+                let choice = (service.as_ref(), *via);
+                ConnectedServer::of_cluster(&self.connection, choice, prometheus, clock).await
+            }
+            ServerChoice::Address => ConnectedServer::at_address(prometheus, clock).await,
+        };
+        let server = server.map_err(|error| error.to_string())?;
+        let matchers = prometheus.series_options.matchers.clone();
+        *self.timelines.write() = Some(Arc::new(TimelineReader::new(&server, matchers)));
+        let mut progress = NoProgress;
+        let collecting = collect_evidence(config, clock, &mut progress);
+        let collected = timeout(HISTORY_TIMEOUT, collecting).await;
+        let collected = collected.map_err(|_| {
+            format!("{}: reading took longer than {HISTORY_TIMEOUT:?}", server.name)
+        })?;
+        collected.map_err(|error| error.to_string())
+    }
+
+    async fn keep_preview(&self) {
+        self.watches.wait_for_vpas().await;
+        loop {
+            let namespaces = self.watches.namespaces_with_updates();
+            let mut previews = BTreeMap::new();
+            for namespace in namespaces.into_iter().take(MAX_PREVIEWED_NAMESPACES) {
+                let now = self.clock.now();
+                let decided = preview(&self.config.pods, &self.cluster, &namespace, now).await;
+                let decided = decided.unwrap_or_else(|error| NamespacePreview {
+                    at: now,
+                    notes: vec![format!("{namespace}: {error}")],
+                    ..NamespacePreview::default()
+                });
+                previews.insert(namespace, decided);
+            }
+            self.read.lock().preview = previews;
+            self.changed.notify_one();
+            sleep(PREVIEW_INTERVAL).await;
+        }
+    }
+
+    async fn keep_status(&self) {
+        loop {
+            let facts = collect::status::collect(&self.cluster, None).await;
+            let report = build_report(&facts, env!("CARGO_PKG_VERSION"), self.clock.now());
+            self.read.lock().status = Some(report);
+            self.changed.notify_one();
+            sleep(SNAPSHOT_INTERVAL).await;
+        }
+    }
+
+    async fn keep_snapshot(self: Arc<Self>) {
+        self.watches.wait_for_vpas().await;
+        loop {
+            let this = Arc::clone(&self);
+            // The report of a large cluster takes long enough to delay requests.
+            if let Ok(snapshot) = spawn_blocking(move || this.make_snapshot()).await {
+                *self.snapshot.write() = Some(Arc::new(snapshot));
+            }
+            sleep(MIN_SNAPSHOT_INTERVAL).await;
+            let rest = SNAPSHOT_INTERVAL.saturating_sub(MIN_SNAPSHOT_INTERVAL);
+            // Ready with either.
+            let _ = timeout(rest, self.changed.notified()).await;
+        }
+    }
+
+    fn make_snapshot(&self) -> Snapshot {
+        let now = self.clock.now();
+        let vpas = self.watches.vpas();
+        let collected = self.read.lock().collected.clone().unwrap_or_default();
+        let report = self.report(&collected, &vpas, now);
+        let read = self.read.lock();
+        Snapshot::new(SnapshotParts {
+            cluster: self.cluster.address.clone(),
+            at: now,
+            report,
+            history_at: read.history_at,
+            history_error: read.history_error.clone(),
+            vpas,
+            autoscalers: self.watches.autoscalers(),
+            preview: read.preview.clone(),
+            status: read.status.clone(),
+            unread: self.watches.unread(),
+        })
+    }
+
+    /// The report, in which a container has the target of its VPA if there is one: that is what pods get.
+    fn report(
+        &self,
+        collected: &Collected,
+        vpas: &BTreeMap<ObjectKey, VpaFacts>,
+        now: Time,
+    ) -> Report {
+        let mut recommended: BTreeMap<ObjectKey, WorkloadEvidence> = BTreeMap::new();
+        for workload in &collected.survey.workloads {
+            let Some(key) = vpa_key(workload) else { continue };
+            let Some(vpa) = vpas.get(&key) else { continue };
+            let known = collected.evidence_of(workload);
+            let of_vpa = recommended.entry(key).or_default();
+            for container in &vpa.containers {
+                let evidence = known.and_then(|known| known.get(&*container.name));
+                let mut evidence = evidence.cloned().unwrap_or_default();
+                let explanation = evidence.recommendation.take().map(|one| one.explanation);
+                evidence.recommendation = Some(ContainerRecommendation {
+                    container: container.name.as_str().into(),
+                    target: amounts(container.target),
+                    lower: amounts(container.lower),
+                    upper: amounts(container.upper),
+                    uncapped: amounts(container.target),
+                    explanation: explanation.unwrap_or_default(),
+                });
+                evidence.gap = None;
+                of_vpa.insert(container.name.as_str().into(), evidence);
+            }
+        }
+        let mut options = self.config.recommend.report.clone();
+        options.window = collected.runs_window;
+        options.head.sources.clone_from(&collected.sources);
+        options.head.remarks.extend(collected.remarks.iter().cloned());
+        let evidence_of = |workload: &Workload, container: &Container| {
+            let of_vpa = vpa_key(workload).and_then(|key| recommended.get(&key));
+            let of_vpa = of_vpa.and_then(|evidence| evidence.get(&*container.name));
+            let read = collected.evidence_of(workload);
+            of_vpa.or(read.and_then(|evidence| evidence.get(&*container.name)))
+        };
+        assembly::report(&collected.survey, &evidence_of, &options, now)
+    }
+
+    async fn read_details(&self, subject: &TimelineSubject, span: Span) -> WorkloadDetails {
+        let explanation = async {
+            let name = subject.vpa.clone()?;
+            // The semaphore is never closed.
+            let _permit = self.explanations.acquire().await.ok()?;
+            let namespace = Some(subject.namespace.clone());
+            let config = ExplainConfig { namespace, name, ..self.config.vpas.clone() };
+            let explaining = collect::vpa::explain(&config, &self.cluster, self.clock.now());
+            Some(match timeout(EXPLANATION_TIMEOUT, explaining).await {
+                Ok(explained) => explained.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("reading took longer than {EXPLANATION_TIMEOUT:?}")),
+            })
+        };
+        let timeline = async {
+            let reader = self.timelines.read().clone()?;
+            let key = (subject.clone(), span);
+            Some(match reader.read(subject, span, self.clock.now()).await {
+                Ok(timeline) => {
+                    self.stale_timelines.insert(key, timeline.clone()).await;
+                    Ok(timeline)
+                }
+                Err(why) => match self.stale_timelines.get(&key).await {
+                    Some(mut timeline) => {
+                        let until = timeline.until;
+                        timeline
+                            .problems
+                            .push(format!("{why}. These are the values until {until}."));
+                        Ok(timeline)
+                    }
+                    None => Err(why),
+                },
+            })
+        };
+        let (explanation, timeline) = tokio::join!(Box::pin(explanation), Box::pin(timeline));
+        WorkloadDetails { explanation, timeline }
+    }
+}
+
+fn vpa_key(workload: &Workload) -> Option<ObjectKey> {
+    Some(ObjectKey::new(&*workload.namespace, workload.vpa.as_deref()?))
+}
+
+fn amounts(amounts: Amounts) -> ResourceAmounts {
+    ResourceAmounts {
+        cpu: amounts.cpu.map(Quantity::cpu),
+        memory: amounts.memory.map(Quantity::memory),
+    }
+}
+
+#[async_trait]
+impl PageSource for Reader {
+    fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.read().clone()
+    }
+
+    async fn details(&self, subject: &TimelineSubject, span: Span) -> WorkloadDetails {
+        let key = (subject.clone(), span);
+        self.details.get_with(key, self.read_details(subject, span)).await
+    }
+}
+
+/// Reviews users with the API server of the cluster.
+#[async_trait]
+impl AccessReviewer for Reader {
+    async fn user_of_token(&self, token: &str) -> Result<Option<User>, String> {
+        let user = user_access::review_token(&self.cluster.client, token).await?;
+        Ok(user.map(|user| User {
+            name: user.name,
+            groups: user.groups,
+            uid: user.uid,
+            extra: user.extra.into_iter().collect(),
+        }))
+    }
+
+    async fn may_list(&self, user: &User, namespace: Option<&str>) -> Result<bool, String> {
+        let user = ReviewedUser {
+            name: user.name.clone(),
+            groups: user.groups.clone(),
+            uid: user.uid.clone(),
+            extra: user.extra.iter().cloned().collect(),
+        };
+        user_access::may_list(&self.cluster.client, &user, REVIEWED, namespace).await
+    }
+}

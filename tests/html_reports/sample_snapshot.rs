@@ -1,0 +1,249 @@
+//! A made-up cluster for the web page: each kind of object, and hostile names.
+
+use std::collections::BTreeMap;
+
+use plimsoll::{
+    report::status::{Facts, LeaseFacts, build_report},
+    ui::{
+        facts::{AutoscalerFacts, ConditionFacts, HeldBack, MetricFacts, VpaContainer, VpaFacts},
+        pages::WorkloadDetails,
+        snapshot::{NamespacePreview, PodPreview, Snapshot, SnapshotParts, WorkloadPreview},
+        timeline::{EventKind, Point, Timeline, TimelineChart, TimelineEvent},
+    },
+};
+use plimsoll_core::{
+    rightsizing::{
+        report::Report,
+        survey::{Amounts, Resource},
+    },
+    types::{
+        ObjectKey, Time,
+        units::{Bytes, MilliCpu},
+    },
+};
+
+use super::sample_report::{self, HOSTILE};
+
+/// Text that looks like other text where directions are followed.
+pub(crate) const BIDI: &str = "safe\u{202e}gnp.exe";
+
+fn condition(status: &str, message: &str, at: Time) -> ConditionFacts {
+    ConditionFacts {
+        kind: "UpdatesHeldBack".to_owned(),
+        status: status.to_owned(),
+        reason: "cool_down".to_owned(),
+        message: message.to_owned(),
+        since: Some(at),
+    }
+}
+
+fn vpa(name: &str, held: bool, at: Time) -> VpaFacts {
+    let message = format!("cooling down {HOSTILE} {BIDI}");
+    VpaFacts {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        target_kind: "Deployment".to_owned(),
+        target_name: name.to_owned(),
+        update_mode: "Recreate".to_owned(),
+        recommender: "default".to_owned(),
+        held_back: held.then(|| HeldBack {
+            reason: "cool_down".to_owned(),
+            message: message.clone(),
+            since: Some(at.earlier(std::time::Duration::from_mins(50))),
+            until: None,
+        }),
+        conditions: vec![condition(if held { "True" } else { "False" }, &message, at)],
+        containers: vec![VpaContainer {
+            name: "main".to_owned(),
+            target: Amounts { cpu: Some(MilliCpu(240)), memory: Some(Bytes(1 << 30)) },
+            lower: Amounts::default(),
+            upper: Amounts::default(),
+        }],
+    }
+}
+
+fn autoscalers(at: Time) -> Vec<AutoscalerFacts> {
+    let earlier = |minutes| at.earlier(std::time::Duration::from_mins(minutes));
+    let wpa = AutoscalerFacts {
+        kind: "WatermarkPodAutoscaler".to_owned(),
+        namespace: "shop".to_owned(),
+        name: "checkout".to_owned(),
+        target_kind: "Deployment".to_owned(),
+        target_name: "checkout".to_owned(),
+        mode: "active".to_owned(),
+        min: 2,
+        max: 10,
+        current: 6,
+        desired: 6,
+        proposal: Some(9),
+        limited: Some(8),
+        last_change: Some(earlier(4)),
+        up_allowed_at: Some(at.later(std::time::Duration::from_mins(1))),
+        down_allowed_at: None,
+        held_until: Some(at.later(std::time::Duration::from_mins(1))),
+        restrictions: vec!["forbidden_window".to_owned()],
+        metrics: vec![MetricFacts {
+            name: format!("requests{{service=\"{HOSTILE}\"}}"),
+            value: Some("1200".to_owned()),
+            low: Some("400".to_owned()),
+            high: Some("900".to_owned()),
+            position: Some("above".to_owned()),
+            proposal: Some(9),
+            chosen: true,
+            ..MetricFacts::default()
+        }],
+        conditions: vec![condition("True", BIDI, at)],
+        findings: vec![format!("a finding with {HOSTILE}")],
+    };
+    let hpa = AutoscalerFacts {
+        kind: "HorizontalPodAutoscaler".to_owned(),
+        name: "search".to_owned(),
+        target_name: "search".to_owned(),
+        mode: "shadow".to_owned(),
+        last_change: None,
+        up_allowed_at: None,
+        held_until: None,
+        restrictions: Vec::new(),
+        metrics: vec![MetricFacts {
+            name: "cpu".to_owned(),
+            target: Some("60%".to_owned()),
+            error: Some("the status has no value".to_owned()),
+            ..MetricFacts::default()
+        }],
+        findings: Vec::new(),
+        ..wpa.clone()
+    };
+    let other =
+        AutoscalerFacts { namespace: "data".to_owned(), name: "kafka".to_owned(), ..hpa.clone() };
+    vec![wpa, hpa, other]
+}
+
+fn preview(at: Time) -> NamespacePreview {
+    let pod = |pod: &str, action: &str, step: Option<usize>| PodPreview {
+        pod: pod.to_owned(),
+        action: action.to_owned(),
+        step,
+        need: Some("outside_range".to_owned()),
+        reason: None,
+        message: "it would be evicted now, and the new pod gets the recommended resources"
+            .to_owned(),
+        held_back: false,
+    };
+    let held = PodPreview {
+        reason: Some("disruption_budget".to_owned()),
+        message: format!("a PodDisruptionBudget {HOSTILE} allows no eviction"),
+        held_back: true,
+        ..pod("search-6d5f-b", "none", None)
+    };
+    NamespacePreview {
+        at,
+        workloads: vec![WorkloadPreview {
+            vpa: "search".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: "search".to_owned(),
+            pods: 3,
+            candidates: 2,
+            decisions: vec![
+                pod("search-6d5f-a", "evict", Some(1)),
+                held,
+                pod(HOSTILE, "none", None),
+            ],
+            left_out: 0,
+        }],
+        notes: vec![format!("a note with {HOSTILE}")],
+    }
+}
+
+fn parts(report: Report) -> SnapshotParts {
+    let at = report.at;
+    let facts = Facts {
+        cluster: "https://prod-eu.example:6443".to_owned(),
+        leases: vec![LeaseFacts {
+            namespace: "kube-system".to_owned(),
+            name: "vpa-recommender-lease".to_owned(),
+            holder: format!("recommender-{HOSTILE}"),
+            renewed: Some(at),
+            seconds: 15,
+            ..LeaseFacts::default()
+        }],
+        unread: vec!["failed to list pods: forbidden".to_owned()],
+        ..Facts::default()
+    };
+    SnapshotParts {
+        cluster: "prod-eu".to_owned(),
+        at,
+        history_at: Some(at.earlier(std::time::Duration::from_mins(7))),
+        history_error: None,
+        vpas: BTreeMap::new(),
+        autoscalers: Vec::new(),
+        preview: BTreeMap::new(),
+        status: Some(build_report(&facts, "0.1.0", at)),
+        unread: Vec::new(),
+        report,
+    }
+}
+
+/// The cluster.
+pub(crate) fn snapshot() -> Snapshot {
+    let mut report = sample_report::sample();
+    for workload in &mut report.workloads {
+        if workload.name == "checkout" {
+            workload.vpa = Some("checkout".to_owned());
+        }
+    }
+    let at = report.at;
+    let mut parts = parts(report);
+    for facts in [vpa("checkout", true, at), vpa("search", false, at)] {
+        parts.vpas.insert(ObjectKey::new("shop", &*facts.name), facts);
+    }
+    parts.autoscalers = autoscalers(at);
+    parts.preview = BTreeMap::from([("shop".to_owned(), preview(at))]);
+    Snapshot::new(parts)
+}
+
+/// What is read for the page of one workload.
+pub(crate) fn details(at: Time) -> WorkloadDetails {
+    let step = 180;
+    let until = at.as_secs() / step * step;
+    let points = |value: fn(f64) -> f64| -> Vec<Point> {
+        let steps = 0..480_i64;
+        steps.map(|index| (until - (479 - index) * step, value(index as f64))).collect()
+    };
+    let mi = f64::from(1 << 20);
+    let memory = TimelineChart {
+        usage: points(|at| (330.0 + 120.0 * (at / 40.0).sin() + at / 8.0) * 1_048_576.0),
+        request: points(|at| if at < 300.0 { 512.0 } else { 844.0 } * 1_048_576.0),
+        limit: points(|_| 1024.0 * 1_048_576.0),
+        target: points(|at| if at < 260.0 { 560.0 } else { 844.0 } * 1_048_576.0),
+        lower: points(|_| 480.0 * 1_048_576.0),
+        upper: vec![(until - 479 * step, 900.0 * mi), (until, 960.0 * mi)],
+        ..TimelineChart::new("main", Resource::Memory)
+    };
+    let cpu = TimelineChart {
+        usage: points(|at| 0.3 + 0.2 * (at / 30.0).cos()),
+        request: points(|_| 0.5),
+        ..TimelineChart::new("main", Resource::Cpu)
+    };
+    let event = |index: i64, what, container: Option<&str>| TimelineEvent {
+        at: Time::from_secs(until - index * step),
+        what,
+        container: container.map(ToOwned::to_owned),
+        count: 1,
+    };
+    WorkloadDetails {
+        explanation: Some(Err(format!("checkpoint of {HOSTILE} not found"))),
+        timeline: Some(Ok(Timeline {
+            from: Time::from_secs(until - 480 * step),
+            until: Time::from_secs(until),
+            step_seconds: step.unsigned_abs(),
+            server: "monitoring/prometheus-operated:9090".to_owned(),
+            charts: vec![cpu, memory],
+            events: vec![
+                event(300, EventKind::OomKill, Some("main")),
+                event(180, EventKind::Eviction, None),
+                event(100, EventKind::Resize, None),
+            ],
+            problems: Vec::new(),
+        })),
+    }
+}
