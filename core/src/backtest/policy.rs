@@ -70,7 +70,7 @@ pub enum PolicyRule {
     AutopilotServing,
     /// Autopilot's rule for batch jobs: the mean with a half-life of 12 h, + 12 %.
     AutopilotBatch,
-    /// The p95 of CPU and the peak of memory of the day that begins: a yardstick that nobody can reach.
+    /// The p95 of CPU and the peak of memory of the day that begins: a yardstick that needs the future.
     Oracle,
 }
 

@@ -139,7 +139,7 @@ pub(super) fn nodes_psi(facts: &ClusterFacts) -> Finding {
         return Finding::ok(id, format!("All {nodes} nodes report pressure stall information."));
     }
     let message = format!(
-        "{} of {nodes} nodes report no pressure stall information: stalls cannot be told from a \
+        "{} of {nodes} nodes report no pressure stall information: stalls cannot be distinguished from a \
          high usage.",
         nodes - with
     );

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long changed pods are observed after the last change, and more: until then every pod that is far from its target is
-/// looked at.
+/// considered.
 const WATCH_SECONDS: i64 = 2 * 3_600;
 
 /// How long the updater remembers the change of a pod.
@@ -117,7 +117,7 @@ impl Updating {
         !is_same || most == Need::Urgent || most > Need::None && !is_held()
     }
 
-    /// Whether a pod needs an update. One that is too young is only told apart while changed pods are observed.
+    /// Whether a pod needs an update. One that is too young is distinguished from others only while changed pods are observed.
     fn need(
         &self,
         pod: &VirtualPod,

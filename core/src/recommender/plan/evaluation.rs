@@ -69,7 +69,7 @@ impl Usage {
         }
     }
 
-    /// The usage of one hour of the day, or of whole days if that hour was never seen or hours are not told apart.
+    /// The usage of one hour of the day, or of whole days if that hour was never seen or hours are not distinguished.
     fn of_hour(&self, hour: usize, hourly: bool) -> (&[f64], f64) {
         if hourly && self.totals[hour] > 0.0 {
             (&self.hours[hour], self.totals[hour])
