@@ -89,6 +89,7 @@ fn main() -> ExitCode {
         ("MB transferred, compressed", run.transferred, f64::NAN, max_megabytes),
         ("MB of responses", run.decoded, KRR_MEGABYTES * count, None),
         ("peak resident, MiB", run.peak_mebibytes, f64::NAN, max_resident),
+        ("of it not pages of the program, MiB", run.allocated_mebibytes, f64::NAN, None),
         ("s of CPU of the server", server_seconds, KRR_SERVER_SECONDS * count, None),
     ];
     let mut all_held = run.containers == arguments.containers;

@@ -107,7 +107,8 @@ async fn all_roles_in_one_process_work_and_share_watches() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let config = all_in_one_config(&flags, |_| String::new()).expect("valid flags");
     let clock = Clock::wall();
-    let running = all_in_one::start(config, proxy.client.clone(), clock).await.expect("starts");
+    let running =
+        Box::pin(all_in_one::start(config, proxy.client.clone(), clock)).await.expect("starts");
 
     // Each controller does its work.
     let client = bed.client();

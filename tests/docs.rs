@@ -167,7 +167,7 @@ fn every_fix_has_a_row_and_a_test() {
 }
 
 #[test]
-fn the_sample_in_the_readme_matches_the_demo() {
+fn the_documented_demo_is_what_the_demo_prints() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_plimsoll"))
         .args(["demo", "--seed", "42"])
         .env_clear()
@@ -175,15 +175,64 @@ fn the_sample_in_the_readme_matches_the_demo() {
         .output()
         .expect("the program starts");
     let printed = String::from_utf8(output.stdout).expect("UTF-8");
-    let readme = page("README.md");
-    let (_, sample) = readme.split_once("```text\n").expect("the README shows the demo");
-    let (sample, _) = sample.split_once("```").expect("the sample ends");
-    let mut lines = printed.lines();
-    for line in sample.lines() {
-        // The sample omits lines, and keeps the order of the others.
-        assert!(lines.any(|printed| printed == line), "the demo does not print it there: {line}");
-    }
+    let page = page("docs/explain.md");
+    let (_, demo) = page.split_once("\n## The demo\n").expect("a chapter");
+    let sample = text_block(demo);
+    assert_excerpt(sample, &printed);
     assert!(sample.lines().count() > 10, "{sample}");
+
+    // The README has the figures of two lines.
+    let figures = |name: &str| -> Vec<&str> {
+        let line = printed.lines().find(|line| line.trim_start().starts_with(name));
+        line.expect("the demo prints it").split_whitespace().collect()
+    };
+    let (cpu, kills) = (figures("requested CPU"), figures("OOM kills"));
+    let percent = cpu.windows(2).find(|pair| pair[1].starts_with('%')).expect("a difference")[0];
+    let sentence = format!(
+        "with recommendations {} % less CPU is requested, and {} containers are OOM killed instead of {}",
+        percent.trim_start_matches('-'),
+        kills[3],
+        kills[2]
+    );
+    let readme = self::page("README.md");
+    let readme: Vec<&str> = readme.split_whitespace().collect();
+    assert!(readme.join(" ").contains(&sentence), "README.md does not say: {sentence}");
+}
+
+/// The report of a run is on the page, and the first screen of the README shows a part of it.
+#[test]
+fn the_readme_begins_with_the_report_the_page_and_a_board() {
+    let readme = page("README.md");
+    let (first_screen, rest) = readme.split_once("\n## ").expect("chapters");
+    assert!(readme.lines().count() <= 150, "{} lines", readme.lines().count());
+    let report = page("docs/recommend.md");
+    let (_, report) = report.split_once("The first run in a cluster").expect("a sample");
+    let sample = text_block(first_screen);
+    assert_excerpt(sample, text_block(report));
+    for section in ["TOTAL", "AT RISK", "OVERPROVISIONED"] {
+        assert!(sample.contains(section), "{section}");
+    }
+    let pictures = first_screen.split("![").skip(1).filter_map(|rest| rest.split_once("]("));
+    let pictures: Vec<&str> = pictures
+        .map(|(_, address)| address)
+        .filter(|address| address.starts_with("docs/"))
+        .collect();
+    assert_eq!(pictures.len(), 2, "{pictures:?}");
+    assert!(rest.contains("## Quick start"));
+}
+
+/// The first block of text of a page.
+fn text_block(page: &str) -> &str {
+    let (_, block) = page.split_once("```text\n").expect("a block of text");
+    block.split_once("```").expect("it ends").0
+}
+
+/// Asserts that all lines of a sample are in an output, in this order.
+fn assert_excerpt(sample: &str, output: &str) {
+    let mut lines = output.lines();
+    for line in sample.lines().filter(|line| !line.is_empty()) {
+        assert!(lines.any(|printed| printed == line), "it is not printed there: {line}");
+    }
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! HTML reports in a browser: nothing is requested, nothing is logged, tables work with and without scripts, in light and dark
 //! and on narrow screens.
 
+mod large_snapshot;
+mod page_access;
+mod pictures;
 pub(crate) mod sample_backtest;
 pub(crate) mod sample_report;
 mod sample_snapshot;
 mod web_page;
+mod web_requests;
 
 use std::{fs, path::Path};
 

@@ -138,7 +138,7 @@ async fn assert_survives_busy_worker<C: ControllerConfig>(config: C, lease: &str
     let controllers = SingleThreadedControllers::new();
     let clients = controllers.clients().await;
     let started = controllers::start(config, clients, Clock::wall());
-    let running = controllers.run(started).await.expect("starts");
+    let running = Box::pin(controllers.run(started)).await.expect("starts");
     controllers.assert_stays_alive(&[lease], &[running.address(), running.health()]).await;
     controllers.run(running.stop()).await;
     controllers.end();
@@ -204,7 +204,7 @@ async fn several_roles_with_a_busy_worker_keep_their_leases_and_respond_to_probe
     leases.extend(["vpa-recommender-lease", "vpa-updater", &*webhook].map(str::to_owned));
     let clients = controllers.clients().await;
     let started = all_in_one::start(config, clients, Clock::wall());
-    let running = controllers.run(started).await.expect("starts");
+    let running = Box::pin(controllers.run(started)).await.expect("starts");
     let names: Vec<&str> = leases.iter().map(String::as_str).collect();
     controllers.assert_stays_alive(&names, &running.addresses).await;
     controllers.run(running.stop()).await;

@@ -9,7 +9,8 @@ use plimsoll_core::{
     recommender::throttling::Throttled,
     rightsizing::{
         evidence::EvidenceGap,
-        report::{Level, Report, RiskReason},
+        report::{Level, NoPatchReason, Report, RiskReason, TemplateAmounts},
+        survey::AutoscalerRef,
     },
     types::Time,
 };
@@ -59,6 +60,9 @@ fn the_schema_has_every_code() {
     assert_eq!(*codes("level"), json!(levels));
     let gaps: Vec<String> = EvidenceGap::iter().map(|gap| gap.to_string()).collect();
     assert_eq!(*codes("gap"), json!(gaps));
+    let reasons: Vec<String> = NoPatchReason::iter().map(|reason| reason.to_string()).collect();
+    let container = &schema["$defs"]["container"]["properties"];
+    assert_eq!(container["noPatch"]["enum"], json!(reasons));
 }
 
 #[test]
@@ -67,8 +71,11 @@ fn every_field_that_may_be_absent_is_in_the_schema() {
     report.strategy = Some("krr-simple".to_owned());
     let workload = &mut report.workloads[0];
     workload.cluster = Some("prod".to_owned());
+    let (kind, name) = ("WatermarkPodAutoscaler".into(), "web".into());
+    workload.scaled_by = vec![AutoscalerRef { kind, name }];
     let container = &mut workload.containers[0];
     container.last_oom_kill = Some(Time::EPOCH);
+    container.no_patch = Some(NoPatchReason::Injected);
     container.runtime = Some(
         serde_json::from_value(json!({"runtime": "go", "knownBy": "GOMEMLIMIT=1GiB",
             "memoryLimit": 1 << 30, "followsLimit": false}))
@@ -76,6 +83,7 @@ fn every_field_that_may_be_absent_is_in_the_schema() {
     );
     let resource = &mut container.resources[0];
     resource.unsaid = Some(EvidenceGap::Unread);
+    resource.template = Some(TemplateAmounts { request: Some(500), limit: Some(1000) });
     resource.change.held = Some("an autoscaler".to_owned());
     resource.risk_reasons = vec![
         RiskReason::OomKilled { kills: 1, last: Some(Time::EPOCH) },

@@ -1,7 +1,7 @@
 //! A run of `plimsoll recommend` as a process.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::process;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The samples of one day cover less than a day.
+const THRESHOLDS: &str = "unsaid: {coveredHours: 23}\n";
 
 /// What a run needed.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,8 @@ pub struct Run {
     pub transferred: f64,
     pub decoded: f64,
     pub peak_mebibytes: f64,
+    /// The same without pages of the program.
+    pub allocated_mebibytes: f64,
     /// Containers with a target of CPU and memory.
     pub containers: usize,
 }
@@ -30,6 +34,8 @@ impl Run {
     pub fn new(url: &str, until: Timestamp, days: u32, step: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let report = folder.path().join("report.json");
+        let thresholds = folder.path().join("thresholds.yaml");
+        fs::write(&thresholds, THRESHOLDS).expect("the folder is writable");
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         command.args(["recommend", "--source=prometheus"]);
         command.args([
@@ -37,14 +43,16 @@ impl Run {
             &format!("--until={until}"),
             &format!("--history-length={days}d"),
             &format!("--step={step}"),
+            &format!("--thresholds={}", thresholds.display()),
         ]);
         command.args(["-o", &format!("json={}", report.display())]);
         command.stdout(Stdio::null()).stderr(Stdio::inherit());
         let begun = Instant::now();
         let mut child = command.spawn().expect("the program starts");
-        let mut peak = 0;
+        let (mut peak, mut allocated) = (0, 0);
         let status = loop {
             peak = peak.max(process::read_stats(child.id()).peak);
+            allocated = allocated.max(anonymous_kibibytes(child.id()));
             if let Some(status) = child.try_wait().expect("a child") {
                 break status;
             }
@@ -64,9 +72,17 @@ impl Run {
             transferred: sum("transferredBytes") / 1e6,
             decoded: sum("bytes") / 1e6,
             peak_mebibytes: peak as f64 / f64::from(1 << 20),
+            allocated_mebibytes: allocated as f64 / 1024.0,
             containers: with_targets(&report),
         }
     }
+}
+
+/// Resident memory of a process without pages of files, such as those of the program.
+fn anonymous_kibibytes(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }
 
 fn with_targets(report: &Value) -> usize {

@@ -16,6 +16,7 @@ pub mod policy;
 pub mod recording;
 pub mod replay;
 pub mod report;
+pub mod simulated_life;
 #[cfg(test)]
 mod testing;
 pub mod trace;
@@ -28,3 +29,4 @@ pub use recording::{
 };
 pub use replay::{ReplaySettings, replay};
 pub use report::{BacktestReport, ReportInputs};
+pub use simulated_life::LifeRecorder;

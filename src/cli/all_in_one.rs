@@ -5,14 +5,25 @@ use std::ffi::OsString;
 use clap::{Arg, Args};
 
 use super::{
-    Exit, ROLES, config_from_flags::add_role, daemon::Daemon, environment, flag_syntax,
-    flags::command, output::CliError, watermark,
+    Exit, ROLES,
+    config_from_flags::{add_role, ui_command},
+    daemon::Daemon,
+    environment, flag_syntax,
+    flags::command,
+    output::CliError,
+    ui,
+    ui_server::{self, UiCommand, UiHandle},
+    watermark,
 };
 use crate::{
-    controllers,
+    cluster::clock::Clock,
     controllers::{
-        all_in_one::AllInOneConfig,
-        runtime::config::{Address, ProcessConfig},
+        self,
+        all_in_one::{AllInOneConfig, AllInOneHandle},
+        runtime::{
+            config::{Address, ProcessConfig},
+            shutdown::run_until_signal,
+        },
     },
 };
 use plimsoll_core::types::compat::Compat;
@@ -22,12 +33,16 @@ Examples:
   plimsoll run --roles=recommender,updater,admission-controller
   plimsoll run --roles=recommender,watermark --kubeconfig ~/.kube/config
   plimsoll run --roles=recommender,updater --updater.dry-run
+  plimsoll run --roles=recommender,updater,ui --ui.address=:8950
 
 A flag applies to all roles that have it, or to one role if prefixed with its
 name. `plimsoll ROLE --help` lists the flags of a role. All roles serve metrics
-and health at one address: --address, by default :8942.";
+and health at one address: --address, by default :8942. The web page (ui) has an
+address of its own: --ui.address, by default :8950.";
 
 const DEFAULT_ADDRESS: &str = ":8942";
+/// The address of the web page. It shares none with metrics, which need no login.
+const UI_ADDRESS: &str = ":8950";
 
 /// The address flags of roles. All roles share one address; a flag with a role's prefix adds another one.
 const ADDRESS_FLAGS: [&str; 2] = ["address", "metrics-addr"];
@@ -36,7 +51,7 @@ const ADDRESS_FLAGS: [&str; 2] = ["address", "metrics-addr"];
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {
-    /// Roles to run: recommender, updater, admission-controller, watermark, horizontal
+    /// Roles to run: recommender, updater, admission-controller, watermark, horizontal, ui
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
     /// Flags of the roles, such as --address=:8942 or --updater.dry-run
@@ -58,34 +73,31 @@ impl RunArgs {
         &self,
         variable: impl Fn(&str) -> String + Copy,
         home: Option<&str>,
-    ) -> Result<(AllInOneConfig, Daemon), CliError> {
+    ) -> Result<RunCommand, CliError> {
         let default_address =
             Some(variable("PLIMSOLL_FLAG_ADDRESS")).filter(|text| !text.is_empty());
         let role_flags = split_flags(self.roles.as_deref(), &self.flags, default_address);
         let role_flags = role_flags.map_err(CliError::usage)?;
-        let mut config = AllInOneConfig::default();
+        let mut controllers = AllInOneConfig::default();
+        let mut ui = None;
         let mut shared: Option<(ProcessConfig, Compat)> = None;
         for (role, flags) in &role_flags.by_role {
-            let (mut process, compat) = add_role(role, flags, &mut config, variable, home)?;
-            let warnings = std::mem::take(&mut process.warnings);
-            let (process, first_compat) = shared.get_or_insert((process, compat));
-            if *first_compat != compat {
-                let why =
-                    "all roles must use the same --compat: set it once, without a role prefix";
-                return Err(why.into());
-            }
-            for warning in warnings {
-                if !process.warnings.contains(&warning) {
-                    process.warnings.push(warning);
-                }
-            }
+            let (process, compat) = if *role == ui::NAME {
+                let command = ui.insert(ui_command(flags, variable)?);
+                // It only reads, and has no decisions of its own.
+                (command.process.clone(), None)
+            } else {
+                let (process, compat) = add_role(role, flags, &mut controllers, variable, home)?;
+                (process, Some(compat))
+            };
+            share(process, compat, &mut shared)?;
         }
         for text in &role_flags.addresses {
             let parsed: Result<Address, String> = text.parse();
             let address = parsed
                 .map_err(|why| CliError::usage(format!("--address={text}: {why}; see --help")))?;
-            if !config.addresses.contains(&address) {
-                config.addresses.push(address);
+            if !controllers.addresses.contains(&address) {
+                controllers.addresses.push(address);
             }
         }
         let Some((process, compat)) = shared else {
@@ -93,11 +105,52 @@ impl RunArgs {
                 "no roles selected; pass --roles, such as --roles=recommender,updater",
             ));
         };
+        if let (Some(ui), Some(updater)) = (&mut ui, &controllers.updater) {
+            ui.preview_updater(updater);
+        }
         let names: Vec<&str> = role_flags.by_role.iter().map(|(role, _)| *role).collect();
         let name = Some(names.join(","));
         let daemon = Daemon { role: "all-in-one process", name, workers: 2, compat, process };
-        Ok((config, daemon))
+        Ok(RunCommand { controllers, ui, daemon })
     }
+}
+
+/// A validated command line.
+pub(super) struct RunCommand {
+    /// The controllers.
+    pub controllers: AllInOneConfig,
+    /// The web page, if it is one of the roles.
+    pub ui: Option<UiCommand>,
+    pub daemon: Daemon,
+}
+
+/// Combines the settings of the process that roles have in common.
+fn share(
+    mut process: ProcessConfig,
+    compat: Option<Compat>,
+    shared: &mut Option<(ProcessConfig, Compat)>,
+) -> Result<(), CliError> {
+    let warnings = std::mem::take(&mut process.warnings);
+    if let (Some((_, first)), Some(compat)) = (&shared, compat)
+        && *first != compat
+    {
+        return Err(
+            "all roles must use the same --compat: set it once, without a role prefix".into()
+        );
+    }
+    if let (None, Some(compat)) = (&shared, compat) {
+        *shared = Some((process, compat));
+    }
+    let Some((process, _)) = shared else {
+        // `for_roles` puts a controller first.
+        return Err(CliError::usage("the page alone is `plimsoll ui`"));
+    };
+    for warning in warnings {
+        if !process.warnings.contains(&warning) {
+            process.warnings.push(warning);
+        }
+    }
+    Ok(())
 }
 
 /// Assigns flags to roles. `default_address` applies if no flag sets the address.
@@ -112,7 +165,7 @@ fn split_flags(
     let (arguments, roles_flag) = take_roles(arguments)?;
     let mut role_flags = RoleFlags::for_roles(roles_flag.as_deref().or(roles).unwrap_or_default())?;
     let mut rest = arguments.into_iter();
-    let mut common_address = None;
+    let (mut common_address, mut ui_address) = (None, None);
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
         let Some(body) = text.strip_prefix("--").filter(|body| !body.is_empty()) else {
@@ -158,6 +211,7 @@ fn split_flags(
         };
         if is_address {
             match only {
+                Some(ui::NAME) => ui_address = value,
                 Some(_) => role_flags.addresses.extend(value),
                 None => common_address = value,
             }
@@ -175,6 +229,9 @@ fn split_flags(
             role_flags.by_role[at].1.push(flag.into());
         }
     }
+    if let Some((_, flags)) = role_flags.by_role.iter_mut().find(|(role, _)| *role == ui::NAME) {
+        flags.push(format!("--address={}", ui_address.as_deref().unwrap_or(UI_ADDRESS)).into());
+    }
     role_flags.addresses.insert(
         0,
         common_address.or(default_address).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned()),
@@ -191,15 +248,24 @@ impl RoleFlags {
     fn for_roles(roles: &str) -> Result<Self, String> {
         let mut role_flags = Self::default();
         for name in roles.split(',').map(str::trim) {
-            let Some((role, _)) = ROLES.into_iter().find(|(role, _)| *role == name) else {
+            let mut known = ROLES.iter().map(|(role, _)| *role).chain([ui::NAME]);
+            let Some(role) = known.find(|role| *role == name) else {
                 let names = ROLES.map(|(role, _)| role).join(", ");
-                return Err(format!("--roles: unknown role {name:?}; valid roles are {names}"));
+                return Err(format!(
+                    "--roles: unknown role {name:?}; valid roles are {names}, {}",
+                    ui::NAME
+                ));
             };
             if role_flags.by_role.iter().any(|(other, _)| *other == role) {
                 return Err(format!("--roles contains {role} twice"));
             }
             role_flags.by_role.push((role, Vec::new()));
         }
+        if let [(ui::NAME, _)] = &role_flags.by_role[..] {
+            return Err("--roles=ui: to serve the page alone, run `plimsoll ui`".to_owned());
+        }
+        // The settings of the process are those of the first controller.
+        role_flags.by_role.sort_by_key(|(role, _)| *role == ui::NAME);
         Ok(role_flags)
     }
 }
@@ -233,8 +299,35 @@ fn suggestion(root: &clap::Command, role_flags: &RoleFlags, name: &str) -> Strin
 
 pub fn run(arguments: &RunArgs) -> Result<Exit, CliError> {
     let home = watermark::pod_namespace();
-    let (config, daemon) = arguments.config(environment, home.as_deref())?;
-    daemon.run(|signals| controllers::all_in_one::run(config, signals))
+    let RunCommand { controllers, mut ui, daemon } =
+        arguments.config(environment, home.as_deref())?;
+    if let Some(page) = &mut ui {
+        page.read_files()?;
+    }
+    daemon.run(|signals| async {
+        let starting = async {
+            let controllers =
+                Box::pin(controllers::all_in_one::connect_and_start(controllers)).await?;
+            let page = match ui {
+                Some(page) => {
+                    let page = ui_server::start(page, Clock::wall()).await?;
+                    tracing::info!(url = page.url, "serving the web page");
+                    Some(page)
+                }
+                None => None,
+            };
+            Ok((controllers, page))
+        };
+        let stop = |(controllers, page): (AllInOneHandle, Option<UiHandle>)| async move {
+            let stop_page = async {
+                if let Some(page) = page {
+                    page.stop().await;
+                }
+            };
+            tokio::join!(controllers.stop(), stop_page);
+        };
+        Box::pin(run_until_signal(signals, starting, stop)).await
+    })
 }
 
 #[cfg(test)]
@@ -271,6 +364,44 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_an_address_of_its_own_and_shares_the_other_flags() {
+        for (line, page, addresses) in [
+            ("--roles=ui,updater", "--address=:8950", ":8942"),
+            ("--roles=updater,ui --address=:1", "--address=:8950", ":1"),
+            (
+                "--roles=updater,ui --ui.address=127.0.0.1:0 --ui.auth=token --kubeconfig=a",
+                "--auth=token --kubeconfig=a --address=127.0.0.1:0",
+                ":8942",
+            ),
+        ] {
+            let shared = shared(line).expect(line);
+            let find = |name: &str| {
+                let found = shared.iter().find(|(role, _)| *role == name);
+                found.map(|(_, flags)| &**flags)
+            };
+            assert_eq!(find("ui"), Some(page), "{line}");
+            assert_eq!(find("addresses"), Some(addresses), "{line}");
+            assert_eq!(shared[0].0, "updater", "{line}: a controller is first");
+        }
+    }
+
+    #[test]
+    fn the_page_previews_the_decisions_of_the_updater_in_its_process() {
+        let flags = ["--updater.min-replicas=7", "--leader-elect-resource-namespace=ops"];
+        let arguments = RunArgs {
+            roles: Some("ui,updater".to_owned()),
+            flags: flags.iter().map(OsString::from).collect(),
+        };
+        let command = arguments.config(|_| String::new(), None).map_err(CliError::into_message);
+        let command = command.expect("valid flags");
+        let page = command.ui.expect("the page");
+        let updater = command.controllers.updater.expect("the updater");
+        assert_eq!(page.reader.pods.settings, updater.settings);
+        assert_eq!(page.reader.pods.lease_namespace, "ops");
+        assert_eq!(page.server.auth, crate::ui::access::AuthMode::Token);
+    }
+
+    #[test]
     fn invalid_arguments_are_a_one_line_error_with_a_remedy() {
         for (line, words) in [
             ("", "unknown role \"\"; valid roles are"),
@@ -280,6 +411,8 @@ mod tests {
             ("--roles=updater --dry-rum", "a similar one exists: --dry-run"),
             ("--roles=updater --updater-interval", "requires a value"),
             ("--roles=updater dry-run", "unexpected argument"),
+            ("--roles=ui", "run `plimsoll ui`"),
+            ("--roles=updater --ui.address=:1", "role \"ui\" is not in --roles"),
         ] {
             let message = shared(line).expect_err(line);
             assert!(message.contains(words) && !message.contains('\n'), "{line}: {message}");

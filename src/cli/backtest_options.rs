@@ -1,6 +1,9 @@
 //! Turns the flags of `plimsoll backtest` into settings.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use plimsoll_core::{
     backtest::{ApplyMode, FailOn, Policy, ReplaySettings, trace::TraceRule},
@@ -149,14 +152,21 @@ impl BacktestCommand {
     }
 }
 
-/// Reads a text file of a limited size.
-pub fn read(path: &Path, max_bytes: u64) -> Result<String, CliError> {
+/// Opens a file of a limited size.
+pub fn open(path: &Path, max_bytes: u64) -> Result<File, CliError> {
     let failed = |why: String| CliError::failed(format!("{}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let size = file.metadata().map_err(|error| failed(error.to_string()))?.len();
     if size > max_bytes {
         return Err(failed(format!("it has {size} bytes, and at most {max_bytes} are read")));
     }
-    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+    Ok(file)
+}
+
+/// Reads a text file of a limited size.
+fn read(path: &Path, max_bytes: u64) -> Result<String, CliError> {
+    let text = std::io::read_to_string(open(path, max_bytes)?);
+    text.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
 }
 
 fn check_conflicts(arguments: &BacktestArgs, typed: &ParsedFlags) -> Result<(), CliError> {

@@ -17,7 +17,7 @@ use plimsoll_core::{
 
 use super::{
     Exit,
-    backtest_options::{BacktestCommand, MergeCommand, OutputPlan, read},
+    backtest_options::{BacktestCommand, MergeCommand, OutputPlan, open},
     backtest_traces,
     one_shot::first_signal,
     output::{self, CliError, escape_to_one_line},
@@ -33,7 +33,7 @@ use crate::{
             shard::{AccountsFile, FILE_VERSION, MAX_FILE_BYTES},
             write_ndjson,
         },
-        recommend::run::RecommendProgress,
+        recommend::run::{RecommendError, RecommendProgress},
         style::Style,
     },
 };
@@ -89,8 +89,8 @@ fn fix_end(command: &mut BacktestCommand, now: Time) {
 /// Merges the accounts of all shards and prints the report.
 pub fn merge(command: &MergeCommand, terminal: &Terminal) -> Result<Exit, CliError> {
     let files = command.files.iter().map(|path| {
-        let text = read(path, MAX_FILE_BYTES)?;
-        let file = AccountsFile::from_json(path, &text).map_err(CliError::failed)?;
+        let file = open(path, MAX_FILE_BYTES)?;
+        let file = AccountsFile::read(path, file).map_err(CliError::failed)?;
         Ok((path.display().to_string(), file))
     });
     let files: Vec<(String, AccountsFile)> = files.collect::<Result<_, CliError>>()?;
@@ -180,7 +180,9 @@ fn interruptible<T>(work: impl Future<Output = Result<T, BacktestError>>) -> Res
 fn failed(error: &BacktestError) -> CliError {
     let message = escape_to_one_line(&error.to_string());
     match error {
-        BacktestError::Incomplete(_) => CliError::new(Exit::Incomplete, message),
+        BacktestError::Incomplete(_) | BacktestError::Source(RecommendError::Series { .. }) => {
+            CliError::new(Exit::Incomplete, message)
+        }
         BacktestError::NoWorkload(_) => CliError::new(Exit::Usage, message),
         _ => CliError::failed(message),
     }
@@ -188,11 +190,13 @@ fn failed(error: &BacktestError) -> CliError {
 
 /// Prints the accounts of a shard, to standard output or to the file of `-o json=FILE`.
 fn print_shard(command: &BacktestCommand, file: &AccountsFile) -> Result<Exit, CliError> {
-    let internal = |error: serde_json::Error| CliError::new(Exit::Internal, error.to_string());
-    let json = file.to_json().map_err(internal)?;
-    match command.output.outputs.iter().find_map(|output| output.path.as_ref()) {
-        Some(path) => write_file(path, &mut |out| out.write_all(json.as_bytes()))?,
-        None => output::print_result(&json)?,
+    if let Some(path) = command.output.outputs.iter().find_map(|output| output.path.as_ref()) {
+        write_file(path, &mut |out| file.write_json(out))?;
+    } else {
+        let internal = |error: io::Error| CliError::new(Exit::Internal, error.to_string());
+        let mut json = Vec::new();
+        file.write_json(&mut json).map_err(internal)?;
+        output::print_result(&String::from_utf8_lossy(&json))?;
     }
     report_unread(file);
     Ok(exit_code(!file.unread.is_empty(), false))
@@ -211,7 +215,7 @@ fn finish(plan: &OutputPlan, file: AccountsFile, terminal: &Terminal) -> Result<
     let is_incomplete = !file.unread.is_empty();
     let inputs = file.report_inputs();
     let accounts = file.accounts;
-    let report = report::build(accounts.clone(), &inputs);
+    let report = report::build(&accounts, &inputs);
     let default = BacktestOutput { form: BacktestForm::Table, path: None };
     let default = Some(&default).filter(|_| plan.outputs.is_empty());
     for output in plan.outputs.iter().chain(default) {

@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     cluster::{
-        prometheus_discovery::Via, service_proxy::address::ServiceAddress, survey::SurveyScope,
+        prometheus_discovery::Via,
+        service_proxy::address::ServiceAddress,
+        survey::{OwnerGroups, SurveyScope},
     },
     controllers::runtime::{command_client::Impersonation, prometheus::PrometheusConfig},
     report::recommend::{
@@ -129,6 +131,7 @@ impl BacktestSourceArgs {
             exclude_namespaces: self.exclude_namespace.clone(),
             label_selector: self.selector.clone(),
             kinds: self.kind.clone(),
+            groups: OwnerGroups::default(),
         };
         scope.selector().map_err(|error| CliError::usage(format!("--selector: {error}")))?;
         let contexts = match (self.all_contexts, &*self.context) {

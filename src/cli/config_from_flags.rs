@@ -4,14 +4,15 @@
 use std::ffi::OsString;
 
 use super::{
-    Command, admission, explain, horizontal, one_line, output::CliError, parse, parse_problem,
-    recommend_options::RecommendCommand, recommender, updater, watermark,
+    Command, admission, backtest_options::BacktestCommand, explain, horizontal, one_line,
+    output::CliError, parse, parse_problem, recommend_options::RecommendCommand, recommender, ui,
+    ui_server::UiCommand, updater, watermark,
 };
 use crate::controllers::{
     AdmissionConfig, HorizontalConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
     all_in_one::AllInOneConfig, runtime::config::ProcessConfig,
 };
-use crate::report::recommend::run::RecommendConfig;
+use crate::report::{backtest::run::BacktestConfig, recommend::run::RecommendConfig};
 use plimsoll_core::types::compat::Compat;
 
 /// Parses the flags of a recommender, or returns the error message.
@@ -58,6 +59,15 @@ pub fn recommend_config(flags: &[&str]) -> Result<RecommendConfig, String> {
     command.map(|command| command.config).map_err(CliError::into_message)
 }
 
+/// Parses the flags of a backtest.
+pub fn backtest_config(flags: &[&str]) -> Result<BacktestConfig, String> {
+    let (cli, typed) = parse(command_line("backtest", &words(flags)))
+        .map_err(|error| one_line(&error.render().to_string()))?;
+    let Command::Backtest(arguments) = cli.command else { return Err("not backtest".to_owned()) };
+    let command = BacktestCommand::new(&arguments, &typed, |_| String::new());
+    command.map(|command| command.config).map_err(CliError::into_message)
+}
+
 fn role_config<C>(
     role: &str,
     flags: &[&str],
@@ -80,8 +90,21 @@ pub fn all_in_one_config(
         Ok(_) => Err("not the run command".into()),
         Err(problem) => Err(parse_problem(&problem)),
     }
-    .map(|(config, _)| config)
+    .map(|command| command.controllers)
     .map_err(CliError::into_message)
+}
+
+/// Parses the flags of the web page.
+pub(super) fn ui_command(
+    flags: &[OsString],
+    variable: impl Fn(&str) -> String + Copy,
+) -> Result<UiCommand, CliError> {
+    let parsed = parse(command_line(ui::NAME, flags));
+    let (cli, typed) = parsed.map_err(|error| parse_problem(&error))?;
+    let Command::Ui(arguments) = cli.command else {
+        return Err(CliError::usage("not flags of the ui; see --help"));
+    };
+    arguments.command(&typed, variable)
 }
 
 fn words(flags: &[&str]) -> Vec<OsString> {
@@ -161,7 +184,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         Command::Ui(arguments) => arguments.check(&typed),
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
-            .and_then(|(_, daemon)| without_warnings(&daemon.process)),
+            .and_then(|command| without_warnings(&command.daemon.process)),
         Command::Completion(_)
         | Command::Crds(_)
         | Command::Demo(_)

@@ -47,6 +47,7 @@ mod recommend_options;
 mod recommend_run;
 mod recommender;
 mod recommender_model;
+mod recommender_plan;
 mod registration;
 mod schema;
 mod sentinel;
@@ -54,6 +55,7 @@ mod sizing;
 mod status;
 mod terminal;
 mod ui;
+mod ui_server;
 mod updater;
 mod updater_guards;
 mod updater_policy;
@@ -69,8 +71,8 @@ use clap::{
 };
 
 pub use config_from_flags::{
-    admission_config, all_in_one_config, check, horizontal_config, recommend_config,
-    recommender_config, updater_config, watermark_config,
+    admission_config, all_in_one_config, backtest_config, check, horizontal_config,
+    recommend_config, recommender_config, updater_config, watermark_config,
 };
 pub use exit::Exit;
 

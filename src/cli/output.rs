@@ -79,8 +79,15 @@ pub fn json(report: &impl Serialize) -> Result<String, CliError> {
 
 /// Writes a result to standard output and flushes it.
 pub fn print_result(text: &str) -> Result<(), CliError> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+    write_result(|out| out.write_all(text.as_bytes()))
+}
+
+/// Writes a result to standard output without having all of it in memory, and flushes it.
+pub fn write_result(
+    write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+) -> Result<(), CliError> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    write(&mut out).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => CliError::silent(),
         _ => CliError::new(Exit::Findings, format!("standard output: {error}")),
     })

@@ -79,6 +79,12 @@ pub struct RecommendArgs {
     /// Only workloads of these kinds, such as Deployment,CronJob
     #[arg(long, value_name = "KINDS", value_delimiter = ',', help_heading = "Workloads")]
     pub kind: Vec<String>,
+    /// Jobs without a CronJob are one workload if they have the same values of these labels, such as app,team
+    #[arg(long, value_name = "LABELS", value_delimiter = ',', help_heading = "Workloads")]
+    pub group_jobs_by: Vec<String>,
+    /// Everything below an owner of these kinds is one workload, such as CronWorkflow,SparkApplication
+    #[arg(long, value_name = "KINDS", value_delimiter = ',', help_heading = "Workloads")]
+    pub group_by_owner: Vec<String>,
     /// Where workloads are read from: the API server, the series of kube-state-metrics, or whichever there is
     #[arg(long, value_name = "SOURCE", default_value = "auto", help_heading = "Workloads")]
     pub source: SourceArg,
@@ -322,6 +328,7 @@ mod tests {
             &["--keep-peaks"],
             &["--keep-peaks=30d", "--memory-signal=need"],
             &["--keep-peaks=14d", "--peak-length=14d"],
+            &["--group-jobs-by=app,app.kubernetes.io/name", "--group-by-owner=Workflow,Kafka"],
         ] {
             assert_eq!(check(flags), Ok(()), "{flags:?}");
         }
@@ -343,6 +350,8 @@ mod tests {
             (&["--keep-peaks=30d", "--peak-length=60d"], "set only one of them"),
             (&["--keep-peaks=soon"], "8d"),
             (&["--memory-signal=rss"], "working-set"),
+            (&["--group-jobs-by=a b"], "names of labels"),
+            (&["--group-by-owner=Work/flow"], "give kinds"),
             (&["--cluster-label=a b"], "valid label"),
             (
                 &["--prometheus-address=http://a", "--prometheus-service=a/b:1"],

@@ -29,7 +29,9 @@ use super::{
 };
 use crate::{
     cluster::{
-        prometheus_discovery::Via, service_proxy::address::ServiceAddress, survey::SurveyScope,
+        prometheus_discovery::Via,
+        service_proxy::address::ServiceAddress,
+        survey::{OwnerGroups, SurveyScope},
     },
     controllers::runtime::prometheus::PrometheusConfig,
     report::recommend::{
@@ -263,6 +265,7 @@ fn config(
         exclude_namespaces: arguments.exclude_namespace.clone(),
         label_selector: arguments.selector.clone(),
         kinds: arguments.kind.clone(),
+        groups: owner_groups(arguments)?,
     };
     scope.selector().map_err(|error| CliError::usage(format!("--selector: {error}")))?;
     let contexts = match (arguments.all_contexts, &*arguments.context) {
@@ -308,6 +311,28 @@ fn config(
         strategy,
         node_group_label: arguments.node_groups.clone(),
         report,
+    })
+}
+
+fn owner_groups(arguments: &RecommendArgs) -> Result<OwnerGroups, CliError> {
+    for label in &arguments.group_jobs_by {
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+        if label.is_empty() || !label.chars().all(is_allowed) {
+            let message = format!("--group-jobs-by={label}: give names of labels, such as app");
+            return Err(CliError::usage(message));
+        }
+    }
+    for kind in &arguments.group_by_owner {
+        if kind.is_empty() || !kind.chars().all(|c| c.is_ascii_alphanumeric()) {
+            let message = format!("--group-by-owner={kind}: give kinds, such as CronWorkflow");
+            return Err(CliError::usage(message));
+        }
+    }
+    Ok(OwnerGroups {
+        job_names: true,
+        job_labels: arguments.group_jobs_by.clone(),
+        job_window: arguments.peak_length.max(arguments.history_length),
+        owner_kinds: arguments.group_by_owner.clone(),
     })
 }
 

@@ -26,7 +26,7 @@ use crate::{
         recommend::{
             Form, FormOptions, OutputTarget, Placement, html, manifest_files, render,
             run::{self, NoProgress, RecommendError, RecommendProgress, run_recommend},
-            why,
+            why, write_json,
         },
         style::{Style, format_span},
     },
@@ -158,13 +158,13 @@ fn finish(
         forms.placements = placements(plan, report);
     }
     let (mut files, mut folders) = (Vec::new(), Vec::new());
-    let mut on_stdout = String::new();
+    let mut on_stdout = Vec::new();
     let shows_nothing_else = command.why.is_none() && plan.is_none();
     let default = OutputTarget { form: Form::Table, path: None };
     let default = Some(&default).filter(|_| command.outputs.is_empty() && shows_nothing_else);
     for output in command.outputs.iter().chain(default) {
         match &output.path {
-            None => on_stdout.push_str(&rendered(output, report, &forms, terminal)?),
+            None => on_stdout.push(rendered(output, report, &forms, terminal)?),
             Some(folder) if output.form.is_directory() => folders.push(folder.clone()),
             Some(path) => {
                 files.push((path.clone(), rendered(output, report, &forms, terminal)?));
@@ -172,13 +172,14 @@ fn finish(
         }
     }
     if let Some(name) = &command.why {
-        on_stdout.push_str(&why(report, name, &terminal.style).map_err(CliError::failed)?);
+        let text = why(report, name, &terminal.style).map_err(CliError::failed)?;
+        on_stdout.push(RenderedForm::Text(text));
     }
     match (&command.edit, &plan) {
         (Some(ManifestEdit::Diff(_)), Some(plan)) => {
             let diffs =
                 plan.files.iter().map(|file| unified_diff(&file.path, &file.before, &file.after));
-            on_stdout.extend(diffs);
+            on_stdout.extend(diffs.map(RenderedForm::Text));
         }
         (Some(ManifestEdit::Write(root)), Some(plan)) => {
             let written = manifest_files::write(root, plan, command.allows_dirty);
@@ -186,14 +187,14 @@ fn finish(
         }
         _ => {}
     }
-    for (path, text) in &files {
-        write_file(path, text)?;
+    for (path, form) in &files {
+        write_file(path, form)?;
     }
     for folder in &folders {
         let written = manifest_files::write_component(folder, &kustomize::component(report));
         written.map_err(CliError::failed)?;
     }
-    output::print_result(&on_stdout)?;
+    output::write_result(|out| on_stdout.iter().try_for_each(|form| form.write_to(out)))?;
     if let Some(plan) = &plan {
         for problem in &plan.problems {
             output::print_note(&escape_to_one_line(&problem.to_string()));
@@ -266,14 +267,30 @@ fn placements(plan: &EditPlan, report: &Report) -> Vec<Placement> {
     known.collect()
 }
 
-/// The text of a form.
-fn rendered(
+/// A form of the report, to be written.
+enum RenderedForm<'a> {
+    Text(String),
+    /// Rendered while it is written, because it is large.
+    Json(&'a Report),
+}
+
+impl RenderedForm<'_> {
+    fn write_to(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        match self {
+            Self::Text(text) => out.write_all(text.as_bytes()),
+            Self::Json(report) => write_json(report, out),
+        }
+    }
+}
+
+fn rendered<'a>(
     output: &OutputTarget,
-    report: &Report,
+    report: &'a Report,
     forms: &FormOptions,
     terminal: &Terminal,
-) -> Result<String, CliError> {
-    Ok(match output.form {
+) -> Result<RenderedForm<'a>, CliError> {
+    Ok(RenderedForm::Text(match output.form {
+        Form::Json => return Ok(RenderedForm::Json(report)),
         Form::Html => html::render(report),
         Form::Strategic => strategic::stream(report),
         Form::HelmValues => helm_values::values(report),
@@ -285,14 +302,15 @@ fn rendered(
             render(form, report, &style, forms)
                 .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?
         }
-    })
+    }))
 }
 
-fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
+fn write_file(path: &Path, form: &RenderedForm<'_>) -> Result<(), CliError> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let written = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-        let mut file = fs::File::create(path)?;
-        file.write_all(text.as_bytes())
+        let mut file = io::BufWriter::new(fs::File::create(path)?);
+        form.write_to(&mut file)?;
+        file.flush()
     });
     written.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
 }

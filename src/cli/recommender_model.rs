@@ -13,7 +13,7 @@ use plimsoll_core::{
     },
 };
 
-use super::go_values;
+use super::{go_values, recommender_plan::PlanArgs};
 
 /// The flags of the model. Only `--help` shows them, not `-h`.
 #[derive(Clone, Debug, Args)]
@@ -119,6 +119,8 @@ pub struct ModelArgs {
     /// Weight of samples of a stored history: the time they cover (`duration`), or 1 each (`upstream`)
     #[arg(long, value_name = "RULE")]
     history_weighting: Option<HistoryWeighting>,
+    #[command(flatten)]
+    plan: PlanArgs,
 }
 
 impl ModelArgs {
@@ -164,6 +166,7 @@ impl ModelArgs {
             history_weighting: self
                 .history_weighting
                 .unwrap_or(HistoryWeighting::for_compat(self.compat)),
+            plan: self.plan.settings(),
             ..Settings::for_compat(self.compat)
         }
     }
@@ -288,6 +291,10 @@ mod tests {
     fn invalid_values_are_rejected_with_a_remedy() {
         for (flag, remedy) in [
             ("--compat=vpa", "`upstream` or `plimsoll`"),
+            ("--profile=fast", "`steady`, `balanced` or `tide`"),
+            ("--price-change=-1", "from 0 to 1000"),
+            ("--cpu-forget-days=0", "1"),
+            ("--memory-days=100", "60"),
             ("--disable-fix=none", "stale-containers-leave"),
             ("--target-cpu-percentile=90", "from 0 to 1"),
             ("--target-cpu-percentile=NaN", "from 0 to 1"),

@@ -1,11 +1,9 @@
 //! `plimsoll ui`: its flags, and the server of the page.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::{ArgAction, Args, ValueEnum};
 use http::HeaderName;
-use tokio::time::sleep;
 
 use super::{
     Command, Exit,
@@ -19,32 +17,24 @@ use super::{
     prometheus_auth::{self, PrometheusConnectionArgs},
     recommend::{RecommendArgs, ViaArg},
     recommend_options::RecommendCommand,
+    ui_server::{UiCommand, UiHandle, start},
 };
 use crate::{
-    cluster::{
-        clock::Clock,
-        server::{
-            WebServer,
-            web::web_tls,
-            webhook::{ReloadableCertificate, certified_key},
-        },
-    },
+    cluster::clock::Clock,
     controllers::runtime::{
-        command_client::{ClusterOptions, load_connection},
+        command_client::ClusterOptions,
         config::{Address, ProcessConfig},
-        shutdown::{Signals, TaskGroup, run_until_signal},
+        shutdown::run_until_signal,
     },
     ui::{
         access::{AuthMode, ProxyHeaders},
-        reader::{Reader, ReaderConfig},
-        server::{UiServer, UiServerConfig},
+        reader::ReaderConfig,
+        server::UiServerConfig,
     },
 };
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-ui/", env!("CARGO_PKG_VERSION"));
-/// How often the files of the certificate are read.
-const CERTIFICATE_INTERVAL: Duration = Duration::from_mins(1);
+/// The name of the role.
+pub(super) const NAME: &str = "ui";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -129,25 +119,14 @@ enum AuthArg {
     Proxy,
 }
 
-/// A validated command line.
-struct UiCommand {
-    address: Address,
-    cluster: ClusterOptions,
-    server: UiServerConfig,
-    reader: ReaderConfig,
-    certificate: Option<(PathBuf, PathBuf)>,
-    proxy_authorities: Option<PathBuf>,
-    compat: plimsoll_core::types::compat::Compat,
-    process: ProcessConfig,
-}
-
 impl UiArgs {
     /// Validates all flags without reading any file.
     pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
         self.command(typed, |_| String::new()).map(drop)
     }
 
-    fn command(
+    /// The command without the contents of files, which [`UiCommand::read_files`] adds.
+    pub(super) fn command(
         &self,
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String + Copy,
@@ -173,10 +152,15 @@ impl UiArgs {
                 ..UiServerConfig::default()
             },
             compat: recommend.config.compat,
-            reader: ReaderConfig { recommend: recommend.config, pods, vpas },
+            reader: ReaderConfig { recommend: recommend.config.clone(), pods, vpas },
+            recommend,
             certificate: self.tls_cert_file.clone().zip(self.tls_key_file.clone()),
             proxy_authorities: self.proxy_ca_file.clone(),
-            process: ProcessConfig { log: self.log.log(), ..ProcessConfig::default() },
+            process: ProcessConfig {
+                log: self.log.log(),
+                warnings: prometheus_auth::exposed_secret_warnings(typed),
+                ..ProcessConfig::default()
+            },
         })
     }
 
@@ -262,72 +246,18 @@ fn is_base_path(path: &str) -> bool {
 /// Serves the page until a signal.
 pub fn run(arguments: &UiArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
     let mut command = arguments.command(typed, environment)?;
-    command.process.warnings = prometheus_auth::exposed_secret_warnings(typed);
-    let mut recommend = arguments.recommend(typed, environment)?;
-    recommend.read_files()?;
-    command.reader.recommend = recommend.config;
+    command.read_files()?;
     let (compat, process) = (command.compat, command.process.clone());
     let daemon = Daemon { role: "ui", name: None, workers: 2, compat, process };
-    daemon.run(|signals| serve(command, signals))
-}
-
-async fn serve(command: UiCommand, signals: Signals) -> anyhow::Result<()> {
-    let starting = async {
-        let connection = load_connection(&command.cluster, USER_AGENT).await?;
-        let server = WebServer::bind(&command.address.to_string()).await?;
-        let address = server.address();
-        if command.server.is_loopback && !address.ip().is_loopback() {
-            anyhow::bail!("--address={}: not a loopback address", command.address);
-        }
-        let certificate = Arc::new(ReloadableCertificate::default());
-        let tls = match &command.certificate {
-            None => None,
-            Some(files) => {
-                certificate.set(read_certificate(files)?);
-                let authorities = command.proxy_authorities.as_ref();
-                let authorities = authorities.map(|path| {
-                    std::fs::read(path)
-                        .with_context(|| format!("--proxy-ca-file={}", path.display()))
-                });
-                let authorities = authorities.transpose()?;
-                Some(web_tls(Arc::clone(&certificate), authorities.as_deref())?)
-            }
+    daemon.run(|signals| async {
+        let starting = async {
+            let started = start(command, Clock::wall()).await?;
+            // The reader of a closed pipe does not want the address.
+            let _ = output::print_result(&format!("{}\n", started.url));
+            Ok(started)
         };
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let reader = Reader::new(command.reader, connection, Clock::wall())?;
-        let mut tasks = TaskGroup::default();
-        reader.start(&mut tasks);
-        if let Some(files) = command.certificate {
-            tasks.spawn_cancellable(reload_certificate(files, certificate));
-        }
-        let source = Arc::clone(&reader);
-        let handler = Arc::new(UiServer::new(command.server.clone(), source, reader));
-        tasks.spawn(|stop| async move { server.serve(tls, handler, stop.cancelled()).await });
-        let base = &command.server.base_path;
-        // The reader of a closed pipe does not want the address.
-        let _ = output::print_result(&format!("{scheme}://{address}{base}/\n"));
-        Ok(tasks)
-    };
-    let stop = |mut tasks: TaskGroup| async move { tasks.shut_down().await };
-    Box::pin(run_until_signal(signals, starting, stop)).await
-}
-
-fn read_certificate(
-    (chain, key): &(PathBuf, PathBuf),
-) -> anyhow::Result<rustls::sign::CertifiedKey> {
-    let read = |path: &PathBuf| std::fs::read(path).with_context(|| path.display().to_string());
-    Ok(certified_key(&read(chain)?, &read(key)?)?)
-}
-
-/// Replaces the certificate when its files change. If they cannot be read, the last one stays.
-async fn reload_certificate(files: (PathBuf, PathBuf), certificate: Arc<ReloadableCertificate>) {
-    loop {
-        sleep(CERTIFICATE_INTERVAL).await;
-        match read_certificate(&files) {
-            Ok(read) => certificate.set(read),
-            Err(error) => tracing::warn!(%error, "failed to read the certificate of the page"),
-        }
-    }
+        Box::pin(run_until_signal(signals, starting, UiHandle::stop)).await
+    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 mod builder;
 mod limit_ranges;
 mod objects;
+mod pod_groups;
 mod reader;
 mod requests;
 mod scope;
@@ -29,8 +30,8 @@ use self::{
     requests::{ListedPart, ServedKind},
 };
 pub use self::{
-    scope::{InvalidSelector, SurveyScope},
-    series::{SeriesSurveyError, survey_series},
+    scope::{InvalidSelector, OwnerGroups, SurveyScope},
+    series::{SeriesSurveyError, read_known_jobs, survey_series},
 };
 
 /// The built-in kinds of controllers. ReplicaSets are many, and only their owners are needed: the containers of those
@@ -61,12 +62,19 @@ pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
     let vpas =
         ServedKind::new("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", "verticalpodautoscalers");
     let limit_ranges = ServedKind::new("v1", "LimitRange", "limitranges");
+    let wpas = ServedKind::new(
+        "datadoghq.com/v1alpha1",
+        "WatermarkPodAutoscaler",
+        "watermarkpodautoscalers",
+    );
     // Boxed, because several lists are read concurrently.
-    let ((), (), (), (), nodes) = tokio::join!(
+    let ((), (), (), (), (), nodes) = tokio::join!(
         Box::pin(reader.list(&pods, ListedPart::Object, SurveyBuilder::add_pod)),
         Box::pin(reader.list_autoscalers(&hpas, SurveyBuilder::add_hpa)),
         // Only their names are shown.
         Box::pin(reader.list_optional(&vpas, "which are not named", SurveyBuilder::add_vpa)),
+        // Their metrics are absolute, so only their names are shown.
+        Box::pin(reader.list_optional(&wpas, "which are not named", SurveyBuilder::add_wpa)),
         Box::pin(reader.list_optional(
             &limit_ranges,
             "whose defaults are not counted as requests",
@@ -90,6 +98,7 @@ pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
         builder.add_controller(&served.api_version, &served.kind, object);
     };
     reader.list_custom_kinds(add).await;
+    reader.check_owner_kinds();
     reader.check_namespaces().await;
     let (builder, unread, remarks) = reader.finish();
     let mut survey = Survey { unread, remarks, ..builder.build(&selector) };

@@ -15,7 +15,7 @@ use super::{
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, PreparedController, prepare},
         liveness_thread::{Clients, Liveness},
-        shutdown::{Signals, TaskGroup, run_until_signal},
+        shutdown::TaskGroup,
     },
     updater::UpdaterHandle,
     watermark::WatermarkHandle,
@@ -56,14 +56,11 @@ pub struct AllInOneHandle {
     _liveness: Liveness,
 }
 
-/// Runs until a signal arrives.
-pub async fn run(config: AllInOneConfig, signals: Signals) -> Result<()> {
+/// Connects to the cluster and starts all controllers.
+pub async fn connect_and_start(config: AllInOneConfig) -> Result<AllInOneHandle> {
     let agent = concat!("plimsoll/", env!("CARGO_PKG_VERSION"));
-    let starting = async {
-        let clients = client::connect(config.kubeconfig()?, agent).await?;
-        start(config, clients, Clock::wall()).await
-    };
-    Box::pin(run_until_signal(signals, starting, AllInOneHandle::stop)).await
+    let clients = client::connect(config.kubeconfig()?, agent).await?;
+    Box::pin(start(config, clients, Clock::wall())).await
 }
 
 /// Starts all controllers, with time from this clock.

@@ -10,10 +10,12 @@ use plimsoll_core::{
     types::Time,
 };
 
+use strum::IntoEnumIterator as _;
+
 use super::{
     assets::assets,
     facts::HeldBack,
-    list_query::ListQuery,
+    list_query::{ListQuery, Span},
     pages::PageHead,
     router::{PathSegment, Route},
     rows::RequestAndTarget,
@@ -38,6 +40,10 @@ const NAVIGATION: [(&str, &str, Route); 7] = [
     ("status", "Status", Route::Status),
 ];
 
+/// Why there is no timeline if no server is known.
+pub(super) const NO_SERVER: &str =
+    "There is no timeline without a Prometheus: set --prometheus-address or --prometheus-service.";
+
 /// Where a page is, so that it can link to others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
@@ -46,7 +52,7 @@ pub(super) struct Place<'a> {
 }
 
 /// A column of a table: its heading and its class.
-pub(super) type Column = (&'static str, &'static str);
+pub(super) type Column<'a> = (&'a str, &'static str);
 
 /// Renders a whole page around its content.
 pub(super) fn page(
@@ -158,7 +164,7 @@ fn form_end(name: &str) -> &'static str {
 }
 
 /// Starts a table of objects that browsers can sort.
-pub(super) fn open_list(html: &mut Markup, caption: &str, columns: &[Column], filters: bool) {
+pub(super) fn open_list(html: &mut Markup, caption: &str, columns: &[Column<'_>], filters: bool) {
     html.raw("<div class=\"scroll\"><table class=\"list\" data-sort");
     if filters {
         html.raw(" data-filter");
@@ -168,12 +174,12 @@ pub(super) fn open_list(html: &mut Markup, caption: &str, columns: &[Column], fi
 }
 
 /// Starts a table.
-pub(super) fn open_table(html: &mut Markup, caption: &str, columns: &[Column]) {
+pub(super) fn open_table(html: &mut Markup, caption: &str, columns: &[Column<'_>]) {
     html.raw("<div class=\"scroll\"><table class=\"list\">\n");
     heads(html, caption, columns);
 }
 
-fn heads(html: &mut Markup, caption: &str, columns: &[Column]) {
+fn heads(html: &mut Markup, caption: &str, columns: &[Column<'_>]) {
     html.element("caption", caption);
     html.raw("\n<thead><tr>");
     for (heading, class) in columns {
@@ -194,7 +200,7 @@ pub(super) fn close_table(html: &mut Markup) {
 }
 
 /// A cell with a label for narrow screens, where rows are no longer in columns.
-pub(super) fn cell(html: &mut Markup, label: &'static str, text: impl Display) {
+pub(super) fn cell(html: &mut Markup, label: &str, text: impl Display) {
     html.raw("<td");
     html.attribute("data-l", label);
     html.raw(">");
@@ -255,6 +261,37 @@ pub(super) fn held_text(held: &HeldBack, now: Time) -> String {
     let since = since.map(|since| format!(" (since {})", ago(since, now))).unwrap_or_default();
     let until = until.map(|until| format!(" (until {})", time(until))).unwrap_or_default();
     format!("{reason}: {message}{since}{until}")
+}
+
+/// A choice of a select element.
+pub(super) fn option(html: &mut Markup, value: &str, text: &str, is_chosen: bool) {
+    html.raw("<option");
+    html.attribute("value", value);
+    if is_chosen {
+        html.raw(" selected");
+    }
+    html.raw(">");
+    html.text(text);
+    html.raw("</option>");
+}
+
+/// Links to the same page with other time ranges.
+pub(super) fn time_ranges(html: &mut Markup, place: Place<'_>) {
+    html.raw("<nav class=\"pages\" aria-label=\"Time range\">");
+    for span in Span::iter() {
+        let query = ListQuery { span, ..place.query.clone() }.text();
+        // The name of the page, also without a query: a link to nothing but a fragment would keep the query.
+        let page = place.route.last_segment();
+        html.raw("<a");
+        html.attribute("href", format_args!("{page}{query}#timeline"));
+        if span == place.query.span {
+            html.raw(" aria-current=\"true\"");
+        }
+        html.raw(">");
+        html.text(<&str>::from(span));
+        html.raw("</a>");
+    }
+    html.raw("</nav>\n");
 }
 
 /// A paragraph.

@@ -84,6 +84,8 @@ pub struct ListQuery {
     pub page: usize,
     /// The time range.
     pub span: Span,
+    /// The label to sum by; none if it is empty.
+    pub by: String,
 }
 
 impl Default for ListQuery {
@@ -96,6 +98,7 @@ impl Default for ListQuery {
             sort: Sort::default(),
             page: 1,
             span: Span::default(),
+            by: String::new(),
         }
     }
 }
@@ -122,6 +125,8 @@ impl ListQuery {
                 }
                 "sort" => query.sort = value.parse().unwrap_or_default(),
                 "page" => query.page = value.parse().unwrap_or(1).clamp(1, 1_000_000),
+                // The longest name of a label, with its prefix.
+                "by" => query.by = value.chars().take(317).collect(),
                 "range" => query.span = value.parse().unwrap_or_default(),
                 _ => {}
             }
@@ -159,6 +164,9 @@ impl ListQuery {
         if self.span != default.span {
             add("range", self.span.into());
         }
+        if !self.by.is_empty() {
+            add("by", &self.by);
+        }
         text
     }
 
@@ -182,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_query_is_parsed_and_written() {
-        let text = "?namespace=shop&q=a%20b&risk=high&vpa=without&sort=money&page=3&range=7d";
+        let text = "?namespace=shop&q=a%20b&risk=high&vpa=without&sort=money&page=3&range=7d&by=app.kubernetes.io%2Fname";
         let query = ListQuery::parse(&text[1..]).expect("text");
         assert_eq!(query.words(), ["a", "b"]);
         assert_eq!((query.sort, query.page, query.vpa), (Sort::Money, 3, Some(false)));

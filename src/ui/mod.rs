@@ -12,8 +12,11 @@ pub mod assets;
 pub mod facts;
 mod layout;
 pub mod list_query;
+mod number_table;
 pub mod pages;
+pub mod quota;
 pub mod reader;
+pub mod replica_timeline;
 pub mod router;
 mod rows;
 pub mod server;
@@ -21,4 +24,5 @@ pub mod snapshot;
 #[cfg(test)]
 mod tests;
 pub mod timeline;
+mod timeline_cache;
 pub mod timeline_reader;

@@ -6,7 +6,9 @@ mod csv;
 mod held_back;
 mod overview;
 mod preview;
+mod quotas;
 mod status;
+mod totals;
 mod workload;
 mod workloads;
 
@@ -14,12 +16,13 @@ use plimsoll_core::{rightsizing::survey::Unread, types::Time};
 use serde::Serialize;
 
 pub use self::{
-    autoscalers::{AutoscalerPage, AutoscalersPage},
+    autoscalers::{AutoscalerPage, AutoscalerTimeline, AutoscalersPage},
     backtests::{BacktestsPage, ReportFile},
     held_back::HeldBackPage,
     overview::OverviewPage,
     preview::PreviewPage,
     status::StatusPage,
+    totals::{LabelTotals, NamespaceTotals},
     workload::{WorkloadDetails, WorkloadPage},
     workloads::WorkloadsPage,
 };

@@ -1,6 +1,8 @@
 //! Keeps the data of the pages up to date in the background: watches of autoscalers, and reports at intervals. Requests read
 //! only what is there, and for the page of one workload its explanation and timeline.
 
+mod merged_report;
+mod quotas;
 mod watches;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -9,13 +11,8 @@ use async_trait::async_trait;
 use moka::future::Cache;
 use parking_lot::{Mutex, RwLock};
 use plimsoll_core::{
-    recommender::{ContainerRecommendation, ResourceAmounts},
-    rightsizing::{
-        assembly,
-        report::Report,
-        survey::{Amounts, Container, Workload},
-    },
-    types::{ObjectKey, Time, quantity::Quantity},
+    rightsizing::survey::Unread,
+    types::{ObjectKey, Time},
 };
 use tokio::{
     sync::{Notify, Semaphore},
@@ -23,16 +20,18 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::watches::Watches;
+use self::{merged_report::report_with_targets, quotas::list_quotas, watches::Watches};
 use super::{
     access::User,
-    facts::VpaFacts,
     list_query::Span,
     pages::WorkloadDetails,
+    quota::QuotaFacts,
+    replica_timeline::ReplicaTimeline,
     server::{AccessReviewer, PageSource},
     snapshot::{Snapshot, SnapshotParts},
     timeline::Timeline,
-    timeline_reader::{TimelineReader, TimelineSubject},
+    timeline_cache::TimelineCache,
+    timeline_reader::{ReplicaSubject, TimelineReader, TimelineSubject},
 };
 use crate::{
     cluster::{
@@ -53,8 +52,8 @@ use crate::{
             },
             vpa::ExplainConfig,
         },
+        explain::VpaReport,
         recommend::{
-            evidence::WorkloadEvidence,
             run::{Collected, NoProgress, RecommendConfig, collect_evidence},
             server::{ConnectedServer, ServerChoice},
         },
@@ -74,14 +73,12 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_mins(1);
 const MIN_SNAPSHOT_INTERVAL: Duration = Duration::from_secs(5);
 /// Namespaces whose pods are previewed.
 const MAX_PREVIEWED_NAMESPACES: usize = 1_000;
-/// Explanations and timelines are kept this long.
-const DETAILS_LIFETIME: Duration = Duration::from_secs(30);
-/// Timelines are kept this long for when the server is away.
-const STALE_LIFETIME: Duration = Duration::from_mins(30);
-/// Explanations and timelines that are kept.
-const MAX_DETAILS: u64 = 64;
+/// Explanations are kept this long.
+const EXPLANATION_LIFETIME: Duration = Duration::from_secs(30);
+/// Explanations that are kept.
+const MAX_EXPLANATIONS: u64 = 64;
 /// Explanations that are made at once.
-const MAX_EXPLANATIONS: usize = 4;
+const MAX_EXPLAINING: usize = 4;
 /// The longest time for an explanation.
 const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(15);
 /// What is reviewed: whoever may list VPAs of a namespace sees its pages.
@@ -108,10 +105,11 @@ pub struct Reader {
     read: Mutex<BackgroundReports>,
     snapshot: RwLock<Option<Arc<Snapshot>>>,
     changed: Notify,
-    timelines: RwLock<Option<Arc<TimelineReader>>>,
-    details: Cache<(TimelineSubject, Span), WorkloadDetails>,
-    stale_timelines: Cache<(TimelineSubject, Span), Timeline>,
-    explanations: Semaphore,
+    server: RwLock<Option<Arc<TimelineReader>>>,
+    timelines: TimelineCache<TimelineSubject, Timeline>,
+    replica_timelines: TimelineCache<ReplicaSubject, ReplicaTimeline>,
+    explanations: Cache<ObjectKey, Result<VpaReport, String>>,
+    explaining: Semaphore,
 }
 
 /// What was read at intervals.
@@ -122,6 +120,8 @@ struct BackgroundReports {
     history_error: Option<String>,
     preview: BTreeMap<String, NamespacePreview>,
     status: Option<StatusReport>,
+    quotas: Vec<QuotaFacts>,
+    quotas_error: Option<String>,
 }
 
 impl Reader {
@@ -134,7 +134,6 @@ impl Reader {
         let cluster = connection.cluster()?;
         // Watches are silent for minutes.
         let watches = Arc::new(Watches::new(connection.query_client()?, clock.clone()));
-        let cache = || Cache::builder().max_capacity(MAX_DETAILS);
         Ok(Arc::new(Self {
             config,
             cluster,
@@ -144,13 +143,14 @@ impl Reader {
             read: Mutex::default(),
             snapshot: RwLock::new(None),
             changed: Notify::new(),
-            timelines: RwLock::new(None),
-            details: cache().time_to_live(DETAILS_LIFETIME).build(),
-            stale_timelines: Cache::builder()
-                .max_capacity(MAX_DETAILS)
-                .time_to_live(STALE_LIFETIME)
+            server: RwLock::new(None),
+            timelines: TimelineCache::new(),
+            replica_timelines: TimelineCache::new(),
+            explanations: Cache::builder()
+                .max_capacity(MAX_EXPLANATIONS)
+                .time_to_live(EXPLANATION_LIFETIME)
                 .build(),
-            explanations: Semaphore::new(MAX_EXPLANATIONS),
+            explaining: Semaphore::new(MAX_EXPLAINING),
         }))
     }
 
@@ -202,7 +202,7 @@ impl Reader {
         };
         let server = server.map_err(|error| error.to_string())?;
         let matchers = prometheus.series_options.matchers.clone();
-        *self.timelines.write() = Some(Arc::new(TimelineReader::new(&server, matchers)));
+        *self.server.write() = Some(Arc::new(TimelineReader::new(&server, matchers)));
         let mut progress = NoProgress;
         let collecting = collect_evidence(config, clock, &mut progress);
         let collected = timeout(HISTORY_TIMEOUT, collecting).await;
@@ -237,7 +237,16 @@ impl Reader {
         loop {
             let facts = collect::status::collect(&self.cluster, None).await;
             let report = build_report(&facts, env!("CARGO_PKG_VERSION"), self.clock.now());
-            self.read.lock().status = Some(report);
+            let quotas = list_quotas(&self.cluster.client).await;
+            {
+                let mut read = self.read.lock();
+                read.status = Some(report);
+                read.quotas_error = quotas.as_ref().err().cloned();
+                // Those of the last time are better than none.
+                if let Ok(quotas) = quotas {
+                    read.quotas = quotas;
+                }
+            }
             self.changed.notify_one();
             sleep(SNAPSHOT_INTERVAL).await;
         }
@@ -262,8 +271,11 @@ impl Reader {
         let now = self.clock.now();
         let vpas = self.watches.vpas();
         let collected = self.read.lock().collected.clone().unwrap_or_default();
-        let report = self.report(&collected, &vpas, now);
+        let report = report_with_targets(&self.config.recommend, &collected, &vpas, now);
         let read = self.read.lock();
+        let quotas = read.quotas_error.clone();
+        let quotas = quotas.map(|why| Unread { what: "resourcequotas".to_owned(), why });
+        let unread = self.watches.unread().into_iter().chain(quotas).collect();
         Snapshot::new(SnapshotParts {
             cluster: self.cluster.address.clone(),
             at: now,
@@ -274,98 +286,26 @@ impl Reader {
             autoscalers: self.watches.autoscalers(),
             preview: read.preview.clone(),
             status: read.status.clone(),
-            unread: self.watches.unread(),
+            quotas: read.quotas.clone(),
+            unread,
         })
     }
 
-    /// The report, in which a container has the target of its VPA if there is one: that is what pods get.
-    fn report(
-        &self,
-        collected: &Collected,
-        vpas: &BTreeMap<ObjectKey, VpaFacts>,
-        now: Time,
-    ) -> Report {
-        let mut recommended: BTreeMap<ObjectKey, WorkloadEvidence> = BTreeMap::new();
-        for workload in &collected.survey.workloads {
-            let Some(key) = vpa_key(workload) else { continue };
-            let Some(vpa) = vpas.get(&key) else { continue };
-            let known = collected.evidence_of(workload);
-            let of_vpa = recommended.entry(key).or_default();
-            for container in &vpa.containers {
-                let evidence = known.and_then(|known| known.get(&*container.name));
-                let mut evidence = evidence.cloned().unwrap_or_default();
-                let explanation = evidence.recommendation.take().map(|one| one.explanation);
-                evidence.recommendation = Some(ContainerRecommendation {
-                    container: container.name.as_str().into(),
-                    target: amounts(container.target),
-                    lower: amounts(container.lower),
-                    upper: amounts(container.upper),
-                    uncapped: amounts(container.target),
-                    explanation: explanation.unwrap_or_default(),
-                });
-                evidence.gap = None;
-                of_vpa.insert(container.name.as_str().into(), evidence);
-            }
-        }
-        let mut options = self.config.recommend.report.clone();
-        options.window = collected.runs_window;
-        options.head.sources.clone_from(&collected.sources);
-        options.head.remarks.extend(collected.remarks.iter().cloned());
-        let evidence_of = |workload: &Workload, container: &Container| {
-            let of_vpa = vpa_key(workload).and_then(|key| recommended.get(&key));
-            let of_vpa = of_vpa.and_then(|evidence| evidence.get(&*container.name));
-            let read = collected.evidence_of(workload);
-            of_vpa.or(read.and_then(|evidence| evidence.get(&*container.name)))
-        };
-        assembly::report(&collected.survey, &evidence_of, &options, now)
-    }
-
-    async fn read_details(&self, subject: &TimelineSubject, span: Span) -> WorkloadDetails {
-        let explanation = async {
-            let name = subject.vpa.clone()?;
+    async fn explain(&self, subject: &TimelineSubject) -> Option<Result<VpaReport, String>> {
+        let name = subject.vpa.clone()?;
+        let key = ObjectKey::new(&*subject.namespace, &*name);
+        let explaining = async {
             // The semaphore is never closed.
-            let _permit = self.explanations.acquire().await.ok()?;
+            let _permit = self.explaining.acquire().await;
             let namespace = Some(subject.namespace.clone());
             let config = ExplainConfig { namespace, name, ..self.config.vpas.clone() };
             let explaining = collect::vpa::explain(&config, &self.cluster, self.clock.now());
-            Some(match timeout(EXPLANATION_TIMEOUT, explaining).await {
+            match timeout(EXPLANATION_TIMEOUT, explaining).await {
                 Ok(explained) => explained.map_err(|error| error.to_string()),
                 Err(_) => Err(format!("reading took longer than {EXPLANATION_TIMEOUT:?}")),
-            })
+            }
         };
-        let timeline = async {
-            let reader = self.timelines.read().clone()?;
-            let key = (subject.clone(), span);
-            Some(match reader.read(subject, span, self.clock.now()).await {
-                Ok(timeline) => {
-                    self.stale_timelines.insert(key, timeline.clone()).await;
-                    Ok(timeline)
-                }
-                Err(why) => match self.stale_timelines.get(&key).await {
-                    Some(mut timeline) => {
-                        let until = timeline.until;
-                        timeline
-                            .problems
-                            .push(format!("{why}. These are the values until {until}."));
-                        Ok(timeline)
-                    }
-                    None => Err(why),
-                },
-            })
-        };
-        let (explanation, timeline) = tokio::join!(Box::pin(explanation), Box::pin(timeline));
-        WorkloadDetails { explanation, timeline }
-    }
-}
-
-fn vpa_key(workload: &Workload) -> Option<ObjectKey> {
-    Some(ObjectKey::new(&*workload.namespace, workload.vpa.as_deref()?))
-}
-
-fn amounts(amounts: Amounts) -> ResourceAmounts {
-    ResourceAmounts {
-        cpu: amounts.cpu.map(Quantity::cpu),
-        memory: amounts.memory.map(Quantity::memory),
+        Some(Box::pin(self.explanations.get_with(key, explaining)).await)
     }
 }
 
@@ -376,8 +316,25 @@ impl PageSource for Reader {
     }
 
     async fn details(&self, subject: &TimelineSubject, span: Span) -> WorkloadDetails {
-        let key = (subject.clone(), span);
-        self.details.get_with(key, self.read_details(subject, span)).await
+        let timeline = async {
+            let server = self.server.read().clone()?;
+            let now = self.clock.now();
+            let reading = server.read(subject, span, now);
+            Some(self.timelines.read(subject, span, reading).await)
+        };
+        let (explanation, timeline) = tokio::join!(self.explain(subject), Box::pin(timeline));
+        WorkloadDetails { explanation, timeline }
+    }
+
+    async fn replica_timeline(
+        &self,
+        subject: &ReplicaSubject,
+        span: Span,
+    ) -> Option<Result<ReplicaTimeline, String>> {
+        let server = self.server.read().clone()?;
+        let now = self.clock.now();
+        let reading = server.read_replicas(subject, span, now);
+        Some(Box::pin(self.replica_timelines.read(subject, span, reading)).await)
     }
 }
 

@@ -10,8 +10,12 @@ use plimsoll_core::{
     types::{ObjectKey, Time},
 };
 
-use super::facts::{AutoscalerFacts, VpaFacts};
 pub use super::rows::{RequestAndTarget, WorkloadRow};
+use super::{
+    facts::{AutoscalerFacts, VpaFacts},
+    quota::QuotaFacts,
+    timeline_reader::{ReplicaKind, ReplicaSubject},
+};
 pub use crate::report::collect::pod::preview::{NamespacePreview, PodPreview, WorkloadPreview};
 use crate::report::status::StatusReport;
 
@@ -36,6 +40,8 @@ pub struct SnapshotParts {
     pub preview: BTreeMap<String, NamespacePreview>,
     /// The status of the roles.
     pub status: Option<StatusReport>,
+    /// The ResourceQuotas of CPU and memory.
+    pub quotas: Vec<QuotaFacts>,
     /// What could not be read, besides what the report says.
     pub unread: Vec<Unread>,
 }
@@ -76,6 +82,31 @@ impl Snapshot {
         let found =
             workloads.iter().find(|one| (&*one.namespace, &*one.kind, &*one.name) == key)?;
         Some((found, self.parts.vpa_of(found)))
+    }
+
+    /// The VPA that targets a workload which may no longer exist.
+    pub fn vpa_for(&self, namespace: &str, kind: &str, name: &str) -> Option<String> {
+        let key = (namespace, kind, name);
+        let mut vpas = self.parts.vpas.values();
+        let found =
+            vpas.find(|vpa| (&*vpa.namespace, &*vpa.target_kind, &*vpa.target_name) == key)?;
+        Some(found.name.clone())
+    }
+
+    /// The autoscalers of a name, in the order of their page.
+    pub fn replica_subjects(&self, namespace: &str, name: &str) -> Vec<ReplicaSubject> {
+        let autoscalers = self.parts.autoscalers.iter();
+        let named = autoscalers.filter(|one| one.namespace == namespace && one.name == name);
+        let subjects = named.map(|one| ReplicaSubject {
+            kind: if one.kind == "WatermarkPodAutoscaler" {
+                ReplicaKind::Wpa
+            } else {
+                ReplicaKind::Hpa
+            },
+            namespace: one.namespace.clone(),
+            name: one.name.clone(),
+        });
+        subjects.collect()
     }
 
     /// Whether anything is in a namespace.

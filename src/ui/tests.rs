@@ -1,23 +1,27 @@
 //! Pages of a made-up cluster: hostile names, sizes, limits, and who sees what.
 
+mod access;
+mod content;
 #[path = "../../tests/html_reports/sample_snapshot.rs"]
 mod sample_snapshot;
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full};
+use parking_lot::Mutex;
 use plimsoll_core::rightsizing::report::{Totals, WorkloadReport};
 use serde_json::Value;
 
 use super::{
-    access::{AuthMode, Peer, ProxyHeaders, User},
+    access::{AuthMode, Peer, User},
     list_query::Span,
     pages::WorkloadDetails,
+    replica_timeline::ReplicaTimeline,
     server::{AccessReviewer, PageSource, UiServer, UiServerConfig},
     snapshot::Snapshot,
-    timeline_reader::TimelineSubject,
+    timeline_reader::{ReplicaSubject, TimelineSubject},
 };
 use crate::report::recommend::html::sample_report::{self, HOSTILE};
 
@@ -38,19 +42,39 @@ const PAGES: [&str; 13] = [
     "/status",
 ];
 
-struct Sample(Option<Arc<Snapshot>>);
+#[derive(Default)]
+struct Sample {
+    snapshot: Option<Arc<Snapshot>>,
+    /// What was read for pages, besides the snapshot.
+    reads: Mutex<Vec<String>>,
+}
 
 #[async_trait]
 impl PageSource for Sample {
     fn snapshot(&self) -> Option<Arc<Snapshot>> {
-        self.0.clone()
+        self.snapshot.clone()
     }
 
-    async fn details(&self, subject: &TimelineSubject, _: Span) -> WorkloadDetails {
-        match (&self.0, &*subject.name) {
-            (Some(snapshot), "checkout") => sample_snapshot::details(snapshot.parts.at),
+    async fn details(&self, subject: &TimelineSubject, span: Span) -> WorkloadDetails {
+        let span = <&str>::from(span);
+        self.reads.lock().push(format!("{}/{} {span}", subject.namespace, subject.name));
+        match (&self.snapshot, &*subject.name) {
+            (Some(snapshot), "checkout" | "old-checkout") => {
+                sample_snapshot::details(snapshot.parts.at)
+            }
             _ => WorkloadDetails::default(),
         }
+    }
+
+    async fn replica_timeline(
+        &self,
+        subject: &ReplicaSubject,
+        span: Span,
+    ) -> Option<Result<ReplicaTimeline, String>> {
+        let span = <&str>::from(span);
+        self.reads.lock().push(format!("{}/{} {span}", subject.namespace, subject.name));
+        let at = self.snapshot.as_ref()?.parts.at;
+        Some(Ok(sample_snapshot::replica_timeline(subject, at)))
     }
 }
 
@@ -77,7 +101,7 @@ impl AccessReviewer for Rights {
 }
 
 fn server(snapshot: Option<Snapshot>, config: UiServerConfig) -> UiServer {
-    let source = Arc::new(Sample(snapshot.map(Arc::new)));
+    let source = Arc::new(Sample { snapshot: snapshot.map(Arc::new), ..Sample::default() });
     let config = UiServerConfig { burst: 100_000.0, ..config };
     UiServer::new(config, source, Arc::new(Rights))
 }
@@ -253,117 +277,13 @@ async fn pages_are_only_read_and_only_from_loopback_hosts() {
 async fn a_flood_is_slowed_down_and_before_the_first_read_pages_say_so() {
     let config =
         UiServerConfig { requests_per_second: 0.0, burst: 3.0, ..UiServerConfig::default() };
-    let slow = UiServer::new(config, Arc::new(Sample(None)), Arc::new(Rights));
+    let slow = UiServer::new(config, Arc::new(Sample::default()), Arc::new(Rights));
     let mut statuses = Vec::new();
     for path in ["/livez", "/readyz", "/", "/"] {
         let response = ask(&slow, Method::GET, path, &[]).await;
         statuses.push(response.status().as_u16());
     }
     assert_eq!(statuses, [200, 503, 503, 429]);
-}
-
-#[tokio::test]
-async fn users_see_the_namespaces_in_which_they_may_list_vpas() {
-    let server = with_auth(AuthMode::Token);
-    let table: [(&str, &[(&str, u16)]); 5] = [
-        ("", &[("/", 401), ("/workloads", 401), ("/none", 404), ("/livez", 200)]),
-        ("wrong", &[("/", 401), ("/n/shop", 401)]),
-        ("broken", &[("/", 503), ("/n/shop", 503)]),
-        (
-            "bob",
-            &[
-                ("/", 200),
-                ("/workloads", 200),
-                ("/n/shop", 404),
-                ("/w/shop/Deployment/checkout", 404),
-                ("/a", 200),
-                ("/a/shop/checkout", 404),
-                ("/held", 200),
-                ("/status", 404),
-            ],
-        ),
-        (
-            "ann",
-            &[
-                ("/", 200),
-                ("/n/shop", 200),
-                ("/n/data", 404),
-                ("/n/none", 404),
-                ("/w/shop/Deployment/checkout", 200),
-                ("/w/data/StatefulSet/kafka", 404),
-                ("/w/data/StatefulSet/kafka.json", 404),
-                ("/a/shop/checkout", 200),
-                ("/a/data/kafka", 404),
-                ("/status", 404),
-                ("/backtest", 404),
-                ("/backtest/x.html", 404),
-                ("/preview.json", 200),
-            ],
-        ),
-    ];
-    let mut not_found = BTreeSet::new();
-    for (user, paths) in table {
-        for (path, status) in paths {
-            let token = format!("Bearer {user}");
-            let mut headers = Vec::new();
-            if !user.is_empty() {
-                headers.push(("authorization", &*token));
-            }
-            let response = ask(&server, Method::GET, path, &headers).await;
-            assert_eq!(response.status().as_u16(), *status, "{user} {path}");
-            if *status == 404 && path.matches('/').count() == 2 {
-                not_found.insert(body(response).await);
-            }
-        }
-    }
-    assert_eq!(not_found.len(), 1, "what is forbidden looks like what does not exist");
-}
-
-/// The number of workloads and of namespaces in the overview.
-async fn totals(server: &UiServer, headers: &[(&str, &str)]) -> (Option<u64>, Option<usize>) {
-    let text = body(ask(server, Method::GET, "/overview.json", headers).await).await;
-    let json: Value = serde_json::from_str(&text).expect("JSON");
-    let namespaces = json["namespaces"].as_object().map(serde_json::Map::len);
-    (json["totals"]["workloads"].as_u64(), namespaces)
-}
-
-#[tokio::test]
-async fn nothing_of_other_namespaces_is_in_lists_totals_or_filters() {
-    let server = with_auth(AuthMode::Token);
-    let ann = [("authorization", "Bearer ann")];
-    let admin = [("authorization", "Bearer admin")];
-    for path in
-        ["/", "/workloads", "/a", "/held", "/preview", "/n/shop", "/w/shop/Deployment/search"]
-    {
-        for path in [path.to_owned(), form(path, "json")] {
-            let text = body(ask(&server, Method::GET, &path, &ann).await).await;
-            for word in
-                ["kafka", "kube-system", "coredns", "embed", "reindex", "secret", "monitoring"]
-            {
-                assert!(!text.contains(word), "{path} has {word}");
-            }
-        }
-    }
-    assert_eq!(totals(&server, &ann).await, (Some(2), Some(1)));
-    assert_eq!(totals(&server, &admin).await, (Some(10), Some(7)));
-    let bob = [("authorization", "Bearer bob")];
-    assert_eq!(totals(&server, &bob).await, (Some(0), Some(0)));
-}
-
-#[tokio::test]
-async fn groups_of_a_proxy_count_for_the_same_reviews() {
-    let names = ProxyHeaders {
-        user: HeaderName::from_static("x-forwarded-user"),
-        groups: HeaderName::from_static("x-forwarded-groups"),
-    };
-    let server = with_auth(AuthMode::Proxy(names));
-    let carol = [("x-forwarded-user", "carol"), ("x-forwarded-groups", "data,none")];
-    let response = ask(&server, Method::GET, "/n/data", &carol).await;
-    assert_eq!(response.status(), StatusCode::OK);
-    let response = ask(&server, Method::GET, "/n/shop", &carol).await;
-    assert_eq!(response.status(), StatusCode::NOT_FOUND);
-    let response = ask(&server, Method::GET, "/n/data", &[]).await;
-    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]

@@ -5,13 +5,15 @@ use plimsoll_charts::{
     color,
     legend::Legend,
     svg::Svg,
-    time_format,
     time_series::{self, Line, LineShape, LineStyle, Mark, MarkShape, TimeSeries},
 };
 use plimsoll_core::{rightsizing::survey::Resource, types::Time};
 use serde::Serialize;
 
-use super::layout;
+use super::{
+    layout,
+    number_table::{NumberTable, number_table},
+};
 use crate::report::recommend::html::{
     amounts::{quantity, resource_name, time},
     markup::Markup,
@@ -19,7 +21,7 @@ use crate::report::recommend::html::{
 
 /// The size of a chart.
 const SIZE: (f64, f64) = (1000.0, 240.0);
-/// Rows of the table behind a chart.
+/// Events in the list.
 const MAX_ROWS: usize = 60;
 
 /// The series of a workload in a time range.
@@ -250,7 +252,14 @@ pub(super) fn render(html: &mut Markup, timeline: &Timeline) {
         html.raw(">");
         html.chart(chart.draw(timeline));
         html.raw("</div>\n");
-        numbers(html, chart);
+        let lines = chart.lines();
+        let summary =
+            format!("Numbers: {} of container {}", resource_name(chart.resource), chart.container);
+        let amount = |value| chart.amount(value);
+        let title = chart.title();
+        let numbers =
+            NumberTable { title: &title, summary: &summary, lines: &lines, amount: &amount };
+        number_table(html, &numbers);
     }
     html.raw("<h3>Events</h3>\n");
     if timeline.events.is_empty() {
@@ -265,37 +274,4 @@ pub(super) fn render(html: &mut Markup, timeline: &Timeline) {
         }
         html.raw("</ul>\n");
     }
-}
-
-/// At most [`MAX_ROWS`] rows, evenly chosen; the JSON form has all.
-fn numbers(html: &mut Markup, chart: &TimelineChart) {
-    let lines = chart.lines().into_iter().filter(|(_, points)| !points.is_empty());
-    let lines: Vec<(&'static str, &[Point])> = lines.collect();
-    let Some((_, longest)) = lines.iter().max_by_key(|(_, points)| points.len()) else { return };
-    html.raw("<details><summary>");
-    html.text(format_args!(
-        "Numbers: {} of container {}",
-        resource_name(chart.resource),
-        chart.container
-    ));
-    html.raw("</summary>\n");
-    let mut columns = vec![("Time", "")];
-    columns.extend(lines.iter().map(|(name, _)| (*name, "n")));
-    layout::open_table(html, &chart.title(), &columns);
-    let step = longest.len().div_ceil(MAX_ROWS).max(1);
-    for (at, _) in longest.iter().rev().step_by(step) {
-        html.raw("<tr>");
-        html.raw("<th scope=\"row\">");
-        html.text(time_format::date_and_time(*at as f64));
-        html.raw("</th>");
-        for (name, points) in &lines {
-            let place = points.binary_search_by_key(at, |(at, _)| *at);
-            let value = place.ok().and_then(|place| points.get(place));
-            let text = value.map_or_else(String::new, |(_, value)| chart.amount(*value));
-            layout::cell(html, name, text);
-        }
-        html.raw("</tr>\n");
-    }
-    layout::close_table(html);
-    html.raw("</details>\n");
 }

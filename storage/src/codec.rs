@@ -69,3 +69,25 @@ fn from_bytes<T: serde::de::DeserializeOwned>(mut bytes: &[u8]) -> Result<T, Cod
 fn one_line(error: &impl ToString) -> String {
     error.to_string().replace('\n', " ")
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{recommender::plan::PlanState, types::Time};
+
+    use super::*;
+
+    #[test]
+    fn a_plan_is_kept_without_loss() {
+        let plan = PlanState::new(Time::from_secs(1_790_000_000)).encode();
+        let snapshot = Snapshot { plan: Some(plan), ..Snapshot::default() };
+        let bytes = encode_snapshot(&snapshot);
+        assert_eq!(decode_snapshot(FORMAT, &bytes), Ok(snapshot));
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_has_no_plan() {
+        let bytes = encode_snapshot(&Snapshot::default());
+        assert!(!bytes.windows(4).any(|window| window == b"plan"));
+        assert_eq!(decode_snapshot(FORMAT, &bytes), Ok(Snapshot::default()));
+    }
+}

@@ -26,7 +26,7 @@ const CORE_LAYERS: [&[&str]; 10] = [
 
 /// Modules of the root crate that receive plain data and `now`, and return plain data. Decisions are in a crate of
 /// their own.
-const PURE: [&str; 13] = [
+const PURE: [&str; 16] = [
     "src/report/backtest/html",
     "src/report/doctor",
     "src/report/explain",
@@ -35,7 +35,10 @@ const PURE: [&str; 13] = [
     "src/report/style.rs",
     "src/ui/layout.rs",
     "src/ui/list_query.rs",
+    "src/ui/number_table.rs",
     "src/ui/pages",
+    "src/ui/quota.rs",
+    "src/ui/replica_timeline.rs",
     "src/ui/router.rs",
     "src/ui/rows.rs",
     "src/ui/snapshot.rs",

@@ -11,10 +11,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 use xtask::{
     archive::{self, Entry},
-    krew, test_programs,
+    chart, krew, test_programs,
 };
 
-use super::{ROOT, rendered_manifests};
+use super::{
+    ROOT,
+    rendered_manifests::{self, chart_template},
+};
 use crate::support::skipped::report_skipped;
 
 /// An archive as `cargo xtask release` makes it, of the program that the tests run.
@@ -67,17 +70,32 @@ fn krew_installs_the_plugin_from_the_manifest_of_a_release() {
 }
 
 #[test]
-fn helm_renders_the_packed_chart_like_its_folder() {
-    let Some(expected) = rendered_manifests::chart_template(&[]) else { return };
+fn helm_accepts_the_chart_of_a_release_and_renders_it_with_its_image() {
+    let image = "ghcr.io/example/plimsoll";
+    let value = format!("image.repository={image}");
+    let Some(expected) = chart_template(&[value.as_str()]) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let entries =
-        archive::entries_below(&rendered_manifests::chart(), "plimsoll").expect("the chart");
+    let release = chart::Release {
+        commit: "0123abcd".to_owned(),
+        homepage: "https://example.com/plimsoll".to_owned(),
+        image: Some(image.to_owned()),
+    };
+    let entries = chart::entries(Path::new(ROOT), &release).expect("the chart");
     let packed = archive::write(&folder.path().join("plimsoll-0.1.0.tgz"), &entries);
     let packed = packed.expect("an archive").display().to_string();
-    let rendered =
-        rendered_manifests::helm(&["template", "plimsoll", &packed, "--namespace=autoscaling"]);
-    let rendered = rendered.expect("Helm is there").unwrap_or_else(|why| panic!("{why}"));
+    let succeed = |words: &[&str]| -> String {
+        let output = rendered_manifests::helm(words).expect("Helm is there");
+        output.unwrap_or_else(|why| panic!("{words:?}: {why}"))
+    };
+    let rendered = succeed(&["template", "plimsoll", &packed, "--namespace=autoscaling"]);
     assert_eq!(rendered_manifests::objects(&rendered), expected);
+    let lint = succeed(&["lint", "--strict", &packed]);
+    assert!(!lint.contains("[WARNING]") && !lint.contains("[INFO]"), "{lint}");
+    let about = succeed(&["show", "chart", &packed]);
+    let tagged = format!("image: {image}:0.1.0");
+    for wanted in [tagged.as_str(), "home: https://example.com/plimsoll"] {
+        assert!(about.contains(wanted), "{wanted}: {about}");
+    }
 }
 
 /// Renders the mixin with additional configuration.

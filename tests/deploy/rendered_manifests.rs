@@ -117,6 +117,8 @@ pub fn all() -> Option<Vec<(String, Vec<Value>)>> {
     all.push(("chart, everything".to_owned(), chart_template(EVERYTHING)?));
     let one = [EVERYTHING, &["allInOne.enabled=true", "monitoring.kind=PodMonitor"]].concat();
     all.push(("chart, all in one".to_owned(), chart_template(&one)?));
+    let page = [&one[..], &["ui.inAllInOne=true"]].concat();
+    all.push(("chart, all in one with the page".to_owned(), chart_template(&page)?));
     Some(all)
 }
 

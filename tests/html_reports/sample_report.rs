@@ -35,6 +35,7 @@ fn changed(resource: Resource, request: i64, target: i64) -> ResourceReport {
         resource,
         request: Some(request),
         limit: None,
+        template: None,
         target: Some(target),
         lower: Some(target * 9 / 10),
         upper: Some(target * 12 / 10),
@@ -92,6 +93,7 @@ fn container(name: &str, cpu: ResourceReport, memory: ResourceReport) -> Contain
     ContainerReport {
         name: name.to_owned(),
         role: ContainerRole::Main,
+        no_patch: None,
         resources: vec![cpu, memory],
         oom_kills: 0,
         last_oom_kill: None,
@@ -121,6 +123,7 @@ fn workload(
         labels: BTreeMap::new(),
         replicas,
         vpa: None,
+        scaled_by: Vec::new(),
         target_changes: Vec::new(),
         shape: None,
         runs: None,

@@ -7,8 +7,11 @@ use plimsoll::{
     ui::{
         facts::{AutoscalerFacts, ConditionFacts, HeldBack, MetricFacts, VpaContainer, VpaFacts},
         pages::WorkloadDetails,
+        quota::{QuotaAmount, QuotaFacts},
+        replica_timeline::{MetricChart, ReplicaTimeline, Restriction},
         snapshot::{NamespacePreview, PodPreview, Snapshot, SnapshotParts, WorkloadPreview},
         timeline::{EventKind, Point, Timeline, TimelineChart, TimelineEvent},
+        timeline_reader::{ReplicaKind, ReplicaSubject},
     },
 };
 use plimsoll_core::{
@@ -178,9 +181,27 @@ fn parts(report: Report) -> SnapshotParts {
         autoscalers: Vec::new(),
         preview: BTreeMap::new(),
         status: Some(build_report(&facts, "0.1.0", at)),
+        quotas: quotas(),
         unread: Vec::new(),
         report,
     }
+}
+
+/// One quota that is too small for the targets, one of a namespace that not everybody may see.
+fn quotas() -> Vec<QuotaFacts> {
+    let quota = |namespace: &str, name: &str, hard: i64| QuotaFacts {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        is_scoped: false,
+        amounts: vec![QuotaAmount {
+            name: "requests.memory".to_owned(),
+            resource: Resource::Memory,
+            hard,
+            used: Some(3 << 30),
+            needed: None,
+        }],
+    };
+    vec![quota("shop", "compute", 4 << 30), quota("data", "kafka-secret", 1 << 40)]
 }
 
 /// The cluster.
@@ -199,6 +220,50 @@ pub(crate) fn snapshot() -> Snapshot {
     parts.autoscalers = autoscalers(at);
     parts.preview = BTreeMap::from([("shop".to_owned(), preview(at))]);
     Snapshot::new(parts)
+}
+
+/// The timeline of an autoscaler.
+pub(crate) fn replica_timeline(subject: &ReplicaSubject, at: Time) -> ReplicaTimeline {
+    let step = 180;
+    let until = at.as_secs() / step * step;
+    let points = |value: &dyn Fn(f64) -> f64| -> Vec<Point> {
+        (0..480_i64).map(|index| (until - (479 - index) * step, value(index as f64))).collect()
+    };
+    let time = |index: i64| Time::from_secs(until - (479 - index) * step);
+    let restriction = |reason: &str, from: i64, to: i64| Restriction {
+        reason: reason.to_owned(),
+        from: time(from),
+        until: time(to),
+    };
+    let load = |at: f64| 650.0 + 420.0 * (at / 55.0).sin() + 40.0 * (at / 4.0).cos();
+    let proposal = move |at: f64| (load(at) / 130.0).ceil();
+    let is_wpa = subject.kind == ReplicaKind::Wpa;
+    let requests = MetricChart {
+        metric: if is_wpa { format!("requests {HOSTILE} {BIDI}") } else { "cpu".to_owned() },
+        value: points(&load),
+        low: points(&|_| 400.0),
+        high: points(&|_| 900.0),
+        target: if is_wpa { Vec::new() } else { points(&|_| 600.0) },
+        proposal: points(&proposal),
+    };
+    ReplicaTimeline {
+        from: Time::from_secs(until - 480 * step),
+        until: Time::from_secs(until),
+        step_seconds: step.unsigned_abs(),
+        server: "monitoring/prometheus-operated:9090".to_owned(),
+        metrics: vec![requests],
+        effective: points(&|at| proposal((at / 12.0).floor() * 12.0).clamp(3.0, 8.0)),
+        min: points(&|_| 2.0),
+        max: points(&|_| 8.0),
+        restrictions: vec![
+            restriction("at_max_replicas", 60, 118),
+            restriction("at_max_replicas", 405, 450),
+            restriction("forbidden_window", 40, 62),
+            restriction("forbidden_window", 380, 402),
+            restriction("forbidden_window", 452, 479),
+        ],
+        problems: Vec::new(),
+    }
 }
 
 /// What is read for the page of one workload.

@@ -39,16 +39,16 @@ use crate::{
 };
 
 /// A whole number of days, so that container-days are whole.
-const FROM: Time = Time::from_secs(1_789_948_800);
+pub(super) const FROM: Time = Time::from_secs(1_789_948_800);
 const WARM_UP_DAYS: i64 = 1;
-const DAYS: i64 = 5;
-const MINUTES: i64 = DAYS * 1_440;
+pub(super) const DAYS: i64 = 5;
+pub(super) const MINUTES: i64 = DAYS * 1_440;
 
 /// A value of a minute, beside the CPU seconds until then.
 type Amount = fn(&(f64, ContainerMinute)) -> Option<f64>;
 
 /// The minutes of each pod, in order of time.
-type Life = BTreeMap<Arc<str>, Vec<ContainerMinute>>;
+pub(super) type Life = BTreeMap<Arc<str>, Vec<ContainerMinute>>;
 
 fn evaluation() -> Evaluation {
     let day = |day: i64| FROM.later(Duration::from_hours(24 * day.unsigned_abs()));
@@ -143,8 +143,8 @@ fn recording_of(life: &Life) -> WorkloadRecording {
     }
 }
 
-/// The series of the life: what cAdvisor and kube-state-metrics would have exposed.
-fn scraped(life: &Life) -> History {
+/// The series of a life: what cAdvisor and kube-state-metrics would have exposed about its containers, all named `main`.
+pub(super) fn scraped(life: &Life) -> History {
     let at = |time: Time| Timestamp::from_nanosecond(i128::from(time.as_nanos())).expect("a time");
     let end = FROM.later(Duration::from_mins(MINUTES.unsigned_abs()));
     let mut history = History::new(at(FROM), at(end), SignedDuration::from_secs(60));

@@ -1,6 +1,7 @@
 //! Servers with the Prometheus API: authentication, queries, and decoding of responses.
 
 mod auth;
+mod backtest_command;
 mod backtest_recording;
 mod client;
 mod detect;

@@ -5,6 +5,7 @@ mod empty_recommendation;
 pub mod faults;
 pub mod in_process;
 mod inputs;
+mod planned_requests;
 mod prometheus_scrape;
 pub mod recorded_writes;
 mod reference_model;

@@ -2,8 +2,8 @@
 
 use plimsoll_core::{
     history::{
-        BucketScheme, HalfLives, HistogramWeights, OomBump, ReplicaState, SampleStats, Snapshot,
-        Throttling,
+        BucketScheme, EncodedPlan, HalfLives, HistogramWeights, OomBump, ReplicaState, SampleStats,
+        Snapshot, Throttling,
     },
     types::{ContainerKey, ObjectKey, Time},
 };
@@ -76,14 +76,14 @@ prop_compose! {
         replicas in vec(replica(), 0..4),
         bump in option::of((time(), any::<i64>(), any::<i64>())),
         throttling in option::of(throttling()),
-        bootstrapped in any::<bool>(),
+        (bootstrapped, plan) in (any::<bool>(), option::of(vec(any::<u8>(), 0..200))),
     ) -> Snapshot {
         let owner = owner.map(Into::into);
         let bump = bump.map(|(at, base, counted)| OomBump { at, base, counted });
         let half_lives = half_lives.map(|(cpu, memory)| HalfLives { cpu, memory });
         Snapshot {
             owner, cpu, memory, cpu_standard, half_lives, created, memory_closed, fleet, fleet_window, cpu_seen, memory_seen,
-            last_alive, replicas, bump, throttling, bootstrapped,
+            last_alive, replicas, bump, throttling, bootstrapped, plan: plan.map(EncodedPlan::from_bytes),
         }
     }
 }

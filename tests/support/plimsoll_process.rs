@@ -87,6 +87,14 @@ impl PlimsollProcesses {
         self.start_role("horizontal", name, flags)
     }
 
+    /// Starts the web page alone under this name, with its address among the flags.
+    pub fn ui(&self, name: &str, flags: &[&str]) {
+        let mut arguments =
+            vec!["ui".to_owned(), format!("--kubeconfig={}", self.bed.kubeconfig_path().display())];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        self.bed.process_guard().start(name, program(), &arguments, &[]);
+    }
+
     /// Starts several roles in one process under this name with additional flags, and returns its metrics port.
     pub fn all_in_one(&self, name: &str, roles: &str, flags: &[&str]) -> u16 {
         let roles = format!("--roles={roles}");

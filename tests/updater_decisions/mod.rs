@@ -113,6 +113,8 @@ pub struct PassCase {
     pub namespace: String,
     pub quotas: Vec<Quota>,
     pub shared_requests: Vec<SharedRequest>,
+    /// Whether the requests are planned.
+    pub is_planned: bool,
     /// Number of pods in the cluster, if it has more than these.
     pub cluster: Option<u32>,
     pub now: Time,
@@ -137,6 +139,7 @@ impl PassCase {
             namespace: "default".into(),
             quotas: Vec::new(),
             shared_requests: Vec::new(),
+            is_planned: false,
             cluster: None,
             now: NOW,
         }
@@ -163,6 +166,7 @@ impl PassCase {
             generation: Some(1),
             sizing,
             maintenance_window: self.settings.guards.maintenance_windows.state_at(self.now),
+            is_planned: self.is_planned,
             surges: true,
             pods: &self.pods,
         };

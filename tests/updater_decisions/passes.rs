@@ -17,6 +17,7 @@ use plimsoll_core::{
 use serde_json::json;
 
 use super::{NOW, PassCase, ago, pod, recommended, steps};
+use crate::sizing::resources;
 
 /// Returns a case with as much eviction tolerance as the stubs of upstream's tests.
 fn case_with_full_tolerance(mode: &str) -> PassCase {
@@ -122,6 +123,49 @@ fn plimsoll_case(mode: &str, pods: usize) -> PassCase {
     let mut case = PassCase::new(Compat::Plimsoll, mode, pods);
     case.settings.guards.canary = None;
     case
+}
+
+/// Requests that follow a plan are resized in place whenever they are outside of its bounds, within the guards. An eviction
+/// does not change them either if they are within.
+#[test]
+fn planned_requests_are_followed_in_place_within_the_guards() {
+    for mode in ["InPlaceOrRecreate", "Recreate"] {
+        let mut case = plimsoll_case(mode, 1);
+        case.settings.min_replicas = 1;
+        case.settings.in_place = true;
+        // Twice the target is far from it and the pod is a day old, but the bounds allow it.
+        case.recommendation = Some(recommended(&["cpu 500m;cpu 400m;cpu 1"]));
+        case.is_planned = true;
+        assert_eq!(case.skip_reasons(), Some(SkipReason::WithinPlan), "{mode}");
+        case.is_planned = false;
+        assert_eq!(case.skip_reasons(), None, "{mode}: the age and the difference suffice");
+    }
+    let mut case = plimsoll_case("InPlaceOrRecreate", 1);
+    case.settings.min_replicas = 1;
+    case.is_planned = true;
+    case.settings.guards.external_overwrite_pause = None;
+    // A step of 3 % each hour: the pod was resized an hour ago.
+    let mut request = 1000;
+    for hour in 0..6_u32 {
+        request += 30;
+        let text = format!("cpu {request}m;cpu {}m;cpu 4", request - 20);
+        case.recommendation = Some(recommended(&[&text]));
+        let decision = case.decide();
+        assert_eq!(steps(&decision, "resize"), 1, "hour {hour}: {:?}", decision.pod_outcomes);
+        case.recall = decision.state;
+        case.pods[0].spec.containers[0].spec = resources(&format!("cpu {request}m, memory 100M"));
+        case.pods[0].status.generation = Some(2 + i64::from(hour));
+        // Once more at once: the guards hold it back.
+        let text = format!("cpu {}m;cpu {}m;cpu 4", request + 30, request + 10);
+        case.recommendation = Some(recommended(&[&text]));
+        case.now = case.now.later(Duration::from_mins(5));
+        assert!(
+            matches!(case.skip_reasons(), Some(SkipReason::CoolDown { .. })),
+            "hour {hour}: {:?}",
+            case.skip_reasons()
+        );
+        case.now = case.now.later(Duration::from_mins(55));
+    }
 }
 
 #[test]

@@ -56,10 +56,29 @@ fn a_pod_is_updated_for_its_bounds_its_drift_or_its_oom_kill() {
             let pod_status = pod_status(age, oom);
             let quick =
                 had_quick_oom(&pod_status, &ObservedContainers::All, &spec("Auto"), &settings, NOW);
-            let found = update_reason(&priority, quick, &pod_status, None, &settings, NOW);
+            let found = update_reason(&priority, quick, &pod_status, None, false, &settings, NOW);
             assert_eq!(found.is_ok(), accepted, "row {row}: {found:?}");
         }
     }
+}
+
+/// A plan decides whether a change is worth its price. So requests within its bounds stay at any age, and others follow it
+/// at once, however small the step is.
+#[test]
+fn age_and_difference_do_not_count_if_requests_are_planned() {
+    let settings = Settings::for_compat(Compat::Plimsoll);
+    let within = Priority { outside_recommended_range: false, scale_up: true, resource_diff: 0.5 };
+    let outside = Priority { outside_recommended_range: true, resource_diff: 0.03, ..within };
+    for hours in [0, 13, 24 * 30] {
+        let status = pod_status(hours, None);
+        let reason = |priority: &Priority, quick| {
+            update_reason(priority, quick, &status, Some(NOW), true, &settings, NOW)
+        };
+        assert_eq!(reason(&within, false), Err(SkipReason::WithinPlan), "{hours} h");
+        assert_eq!(reason(&outside, false), Ok(UpdateReason::OutsideRange), "{hours} h");
+        assert_eq!(reason(&within, true), Ok(UpdateReason::QuickOom), "{hours} h");
+    }
+    assert!(!SkipReason::WithinPlan.is_restriction());
 }
 
 #[test]
@@ -97,20 +116,21 @@ fn thresholds_are_inclusive_as_in_upstream() {
     let settings = Settings::for_compat(Compat::Upstream);
     let priority = |difference| Priority { resource_diff: difference, ..Priority::default() };
     let at = |hours| {
-        update_reason(&priority(0.1), false, &pod_status(hours, None), None, &settings, NOW)
+        update_reason(&priority(0.1), false, &pod_status(hours, None), None, false, &settings, NOW)
     };
     assert_eq!(at(12), Ok(UpdateReason::Drift), "both thresholds are inclusive");
-    let young = update_reason(&priority(0.1), false, &pod_status(11, None), None, &settings, NOW);
+    let young =
+        update_reason(&priority(0.1), false, &pod_status(11, None), None, false, &settings, NOW);
     assert_eq!(young, Err(SkipReason::TooYoung { until: NOW.later(Duration::from_hours(1)) }));
     let ageless = PodStatus { started: None, ..pod_status(12, None) };
     assert_eq!(
-        update_reason(&priority(0.1), false, &ageless, None, &settings, NOW),
+        update_reason(&priority(0.1), false, &ageless, None, false, &settings, NOW),
         Err(SkipReason::AgeUnknown)
     );
     // Upstream's process panics here (defect 5).
     let none = Settings { update_threshold: 0.0, ..settings };
     assert_eq!(
-        update_reason(&priority(0.0), false, &pod_status(13, None), None, &none, NOW),
+        update_reason(&priority(0.0), false, &pod_status(13, None), None, false, &none, NOW),
         Ok(UpdateReason::Drift)
     );
 }

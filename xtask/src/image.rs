@@ -1,5 +1,6 @@
 //! Builds the program of the images with the command in deploy/Dockerfile, and tests it in an empty root.
 
+use std::fmt::Display;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,6 +19,11 @@ use crate::workspace::root;
 const FOLDER: &str = "image";
 /// CA certificates that are in the image, and not on every machine.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// The size that the program may have. People download it, and nodes pull it, before anything works.
+const MAX_PROGRAM_BYTES: usize = 25_000_000;
+/// Where the Dockerfile builds, and where the image of Rust has the sources of dependencies.
+const DOCKER_SOURCES: &str = "/src";
+const DOCKER_CARGO: &str = "/usr/local/cargo";
 /// The names by which the images start the program, and the name that its help then prints.
 const NAMES: [(&str, &str); 5] = [
     ("/recommender", "recommender"),
@@ -57,22 +63,36 @@ pub fn image(is_twice: bool) -> Result<bool> {
         ensure!(help.contains(&wanted), "{name} does not print {wanted:?}:\n{help}");
     }
     ensure!(resolves_names(&image)?, "it cannot resolve host names in the image");
-    let size = bytes.len() / 1_000_000;
+    check_size(image.display(), bytes.len())?;
     progress(format_args!(
-        "{}: static, {size} MB, starts by all its names, and resolves host names",
-        image.display()
+        "{}: static, {} bytes, starts by all its names, and resolves host names",
+        image.display(),
+        bytes.len()
     ));
     Ok(true)
 }
 
-/// Builds the program of the images for a platform, as rustc names it, and returns its path.
-pub fn program(target: &str) -> Result<PathBuf> {
+/// Builds the program of the images for a platform, as rustc names it, and returns it. Fails if it is not static or too
+/// large.
+pub fn program(target: &str) -> Result<Vec<u8>> {
     let mut recipe = build_stage()?;
     recipe.command = recipe.command.replace("$(rustc --print host-tuple)", target);
     let folder = folder()?;
     let image = folder.join(format!("root-{target}"));
     build(&recipe, &folder, &image)?;
-    Ok(image.join("usr/local/bin/plimsoll"))
+    let path = image.join("usr/local/bin/plimsoll");
+    let bytes = fs::read(&path).with_context(|| path.display().to_string())?;
+    ensure!(!is_dynamic(&bytes)?, "{} needs a loader: it is not static", path.display());
+    check_size(target, bytes.len())?;
+    Ok(bytes)
+}
+
+fn check_size(name: impl Display, bytes: usize) -> Result<()> {
+    ensure!(
+        bytes <= MAX_PROGRAM_BYTES,
+        "{name}: the program has {bytes} bytes, and may have {MAX_PROGRAM_BYTES}"
+    );
+    Ok(())
 }
 
 /// The command that builds the program.
@@ -111,6 +131,44 @@ fn recipe(text: &str) -> Option<BuildStage> {
     Some(BuildStage { environment, command: instructions("RUN ").next_back()?.to_owned() })
 }
 
+/// The folders of a build on this machine.
+#[derive(Debug)]
+struct Folders {
+    sources: String,
+    cargo: String,
+    built: String,
+    image: String,
+}
+
+/// A command of the Dockerfile, with the folders of this machine. None of them must be in the program, so each is mapped
+/// to what the Dockerfile maps its own to.
+fn local_command(command: &str, folders: &Folders) -> Result<String> {
+    let Folders { sources, cargo, built, image } = folders;
+    for folder in [sources, cargo, built, image] {
+        ensure!(!folder.contains(char::is_whitespace), "{folder}: a path with a space");
+    }
+    let map = |from: &str| format!("--remap-path-prefix={from}=");
+    for wanted in [map(DOCKER_SOURCES), map(DOCKER_CARGO)] {
+        ensure!(command.contains(&wanted), "deploy/Dockerfile: RUSTFLAGS has no {wanted}");
+    }
+    // The last one that matches counts, and the output may be below the sources.
+    let both = format!("{}. {}./target", map(sources), map(built));
+    Ok(command
+        .replace("/image", image)
+        .replace("\"target/", &format!("\"{built}/"))
+        .replace(&format!("{}.", map(DOCKER_SOURCES)), &both)
+        .replace(&map(DOCKER_CARGO), &map(cargo)))
+}
+
+/// The folder in which cargo keeps the sources of dependencies.
+fn cargo_home() -> Result<PathBuf> {
+    if let Some(home) = std::env::var_os("CARGO_HOME") {
+        return Ok(PathBuf::from(home));
+    }
+    let home = std::env::home_dir().context("neither CARGO_HOME nor a home folder is set")?;
+    Ok(home.join(".cargo"))
+}
+
 /// Runs the build command on this machine, with other output folders.
 fn build(recipe: &BuildStage, folder: &Path, image: &Path) -> Result<()> {
     if image.exists() {
@@ -118,10 +176,15 @@ fn build(recipe: &BuildStage, folder: &Path, image: &Path) -> Result<()> {
     }
     let built = folder.join("target");
     let text = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
-    let mut command = recipe
-        .command
-        .replace("/image", &text(image)?)
-        .replace("\"target/", &format!("\"{}/", text(&built)?));
+    let mut command = local_command(
+        &recipe.command,
+        &Folders {
+            sources: text(&root())?,
+            cargo: text(&cargo_home()?)?,
+            built: text(&built)?,
+            image: text(image)?,
+        },
+    )?;
     if !Path::new(AUTHORITIES).exists() {
         progress(format_args!("{AUTHORITIES} not found: using an empty file"));
         let empty = folder.join("ca-certificates.crt");
@@ -210,4 +273,53 @@ fn start(image: &Path, name: &str, arguments: &[&str]) -> Result<Output> {
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
         .context("chroot")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folders() -> Folders {
+        Folders {
+            sources: "/home/me/plimsoll".to_owned(),
+            cargo: "/home/me/.cargo".to_owned(),
+            built: "/home/me/plimsoll/target/image/target".to_owned(),
+            image: "/tmp/root".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_program_may_have_25_million_bytes() {
+        assert!(check_size("linux-amd64", 25_000_000).is_ok());
+        let why = check_size("linux-amd64", 25_000_001).expect_err("too large").to_string();
+        assert!(why.starts_with("linux-amd64: the program has 25000001 bytes"), "{why}");
+    }
+
+    #[test]
+    fn the_build_has_the_folders_of_this_machine_and_maps_all_of_them() {
+        let command = local_command(&build_stage().expect("a stage").command, &folders());
+        let command = command.expect("a command");
+        for wanted in [
+            "--remap-path-prefix=/home/me/plimsoll=. ",
+            "--remap-path-prefix=/home/me/plimsoll/target/image/target=./target ",
+            "--remap-path-prefix=/home/me/.cargo=cargo\"",
+            "cp \"/home/me/plimsoll/target/image/target/$target/dist/plimsoll\" /tmp/root/usr/local/bin/",
+            "-C force-unwind-tables=no",
+            "-z,pack-relative-relocs",
+        ] {
+            assert!(command.contains(wanted), "{wanted}: {command}");
+        }
+        for gone in ["/image/usr", "=/src=", DOCKER_CARGO] {
+            assert!(!command.contains(gone), "{gone}: {command}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_a_space_is_refused() {
+        let spaced = Folders { cargo: "/home/my user/.cargo".to_owned(), ..folders() };
+        let why = local_command(&build_stage().expect("a stage").command, &spaced);
+        assert!(
+            why.expect_err("it would be two flags").to_string().contains("a path with a space")
+        );
+    }
 }

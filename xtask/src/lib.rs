@@ -8,6 +8,7 @@
 pub mod archive;
 pub mod boards;
 pub mod cache;
+pub mod chart;
 pub mod console;
 pub mod debian;
 pub mod go_toolchain;

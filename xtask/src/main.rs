@@ -18,15 +18,18 @@ use xtask::{boards, cache, console, hpa, krew, test_programs};
 use crate::suite::Options;
 
 /// Benchmarks that print results; the soak and the replay are cargo benchmarks too, but have their own commands.
-const BENCHES: [&str; 10] = [
+const BENCHES: [&str; 13] = [
     "admission",
     "answers",
+    "backtest",
+    "demo",
     "history",
     "horizontal",
     "model",
     "recommend",
     "scale",
     "together",
+    "ui",
     "updater",
     "watermark",
 ];
@@ -174,6 +177,9 @@ enum Task {
         /// Page of the project [default: that of the URL up to /releases/]
         #[arg(long, value_name = "URL")]
         homepage: Option<String>,
+        /// Repository of the image, such as ghcr.io/OWNER/plimsoll, for the chart [default: users have to set it]
+        #[arg(long, value_name = "NAME")]
+        image: Option<String>,
         /// Make it twice and compare the results
         #[arg(long)]
         twice: bool,
@@ -252,9 +258,9 @@ fn perform(task: Task) -> Result<bool> {
             Ok(drawn || !complete)
         }
         Task::Man { out } => man(&out),
-        Task::Release { out, url, homepage, twice } => {
+        Task::Release { out, url, homepage, image, twice } => {
             let homepage = homepage.unwrap_or_else(|| project_page(&url));
-            release::release(&release::Release { out, url, homepage }, twice)
+            release::release(&release::Release { out, url, homepage, image }, twice)
         }
         Task::Krew { version, url, homepage, archive } => {
             let homepage = homepage.unwrap_or_else(|| project_page(&url));

@@ -12,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use sha2::{Digest as _, Sha256};
 use xtask::archive::{self, Entry};
+use xtask::chart;
 use xtask::console::{progress, timed};
 use xtask::krew;
 
@@ -19,9 +20,6 @@ use self::provenance::Source;
 use crate::image;
 use crate::workspace::{cargo, root};
 
-/// What the program may have at most. People download it, and nodes pull it, before anything works.
-const MAX_PROGRAM_BYTES: usize = 25_000_000;
-const CHART: &str = "deploy/helm/plimsoll";
 const CHECKSUMS: &str = "checksums.txt";
 
 /// What to release.
@@ -33,6 +31,8 @@ pub struct Release {
     pub url: String,
     /// Page of the project.
     pub homepage: String,
+    /// Repository of the image, such as `ghcr.io/owner/plimsoll`.
+    pub image: Option<String>,
 }
 
 /// A platform that this machine may be able to build for.
@@ -78,12 +78,11 @@ pub fn release(release: &Release, is_twice: bool) -> Result<bool> {
 }
 
 fn make(release: &Release, version: &str, commit: &str) -> Result<()> {
-    let Release { out, url, homepage } = release;
+    let Release { out, url, homepage, image } = release;
     if out.exists() {
         fs::remove_dir_all(out)?;
     }
     fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let metadata = metadata()?;
     let lock = fs::read_to_string(root().join("Cargo.lock")).context("Cargo.lock")?;
     let mut archives = Vec::new();
     for platform in &PLATFORMS {
@@ -91,16 +90,10 @@ fn make(release: &Release, version: &str, commit: &str) -> Result<()> {
             progress(format_args!("NOT BUILT: {}: {reason}", platform.name));
             continue;
         }
-        let program = timed(platform.name, || image::program(platform.target))?;
-        let bytes = fs::read(&program).with_context(|| program.display().to_string())?;
-        ensure!(
-            bytes.len() <= MAX_PROGRAM_BYTES,
-            "{}: the program has {} bytes, and may have {MAX_PROGRAM_BYTES}",
-            platform.name,
-            bytes.len()
-        );
+        let bytes = timed(platform.name, || image::program(platform.target))?;
         progress(format_args!("{}: {} bytes", platform.name, bytes.len()));
-        let bill = sbom::bill(&metadata, &lock, "plimsoll", &bytes)?;
+        let linked = sbom::Linked::of(&tree(platform.target)?);
+        let bill = sbom::bill(&metadata(platform.target)?, &lock, "plimsoll", &linked, &bytes)?;
         write(&out.join(format!("plimsoll-{}.cdx.json", platform.name)), &json_text(&bill)?)?;
         let entries = [
             Entry { path: "plimsoll".to_owned(), bytes, is_program: true },
@@ -110,8 +103,18 @@ fn make(release: &Release, version: &str, commit: &str) -> Result<()> {
         archives.push(archive::write(&path, &entries)?);
     }
     ensure!(!archives.is_empty(), "nothing was built");
-    let chart = archive::entries_below(&root().join(CHART), "plimsoll")?;
-    archive::write(&out.join(format!("plimsoll-{version}.tgz")), &chart)?;
+    if image.is_none() {
+        progress("the chart names no image: pass --image, or users set image.repository");
+    }
+    let values = chart::Release {
+        commit: commit.to_owned(),
+        homepage: homepage.clone(),
+        image: image.clone(),
+    };
+    archive::write(
+        &out.join(format!("plimsoll-{version}.tgz")),
+        &chart::entries(&root(), &values)?,
+    )?;
     let plugin = krew::Release {
         version: format!("v{version}"),
         homepage: homepage.clone(),
@@ -133,8 +136,8 @@ fn make(release: &Release, version: &str, commit: &str) -> Result<()> {
     };
     let statement = provenance::statement(&source, &digests);
     write(&out.join("provenance.intoto.json"), &json_text(&statement)?)?;
-    for (name, _) in digests {
-        progress(format_args!("written: {}", out.join(name).display()));
+    for name in fs::read_dir(out)? {
+        progress(format_args!("written: {}", name?.path().display()));
     }
     Ok(())
 }
@@ -156,13 +159,20 @@ fn missing_toolchain(platform: &Platform) -> Option<String> {
         .map(|_| format!("{linker} is not on PATH: install the cross compiler of gcc"))
 }
 
-/// What cargo resolves for this machine's platform.
-fn metadata() -> Result<sbom::Metadata> {
-    let target = run(Command::new("rustc").args(["--print", "host-tuple"]))?;
+/// What cargo resolves for a platform.
+fn metadata(target: &str) -> Result<sbom::Metadata> {
     let text = run(Command::new(cargo())
-        .args(["metadata", "--format-version=1", "--locked", "--filter-platform", &target])
+        .args(["metadata", "--format-version=1", "--locked", "--filter-platform", target])
         .current_dir(root()))?;
     serde_json::from_str(&text).context("the output of cargo metadata")
+}
+
+/// The packages that are linked for a platform, one a line.
+fn tree(target: &str) -> Result<String> {
+    run(Command::new(cargo())
+        .args(["tree", "--package=plimsoll", "--edges=normal,no-proc-macro", "--prefix=none"])
+        .args(["--locked", "--target", target])
+        .current_dir(root()))
 }
 
 /// The version of the workspace, which is that of the chart too.
@@ -175,7 +185,7 @@ fn version() -> Result<String> {
     };
     let version = field("Cargo.toml", "version")?;
     for name in ["version", "appVersion"] {
-        let chart = field(&format!("{CHART}/Chart.yaml"), &format!("{name}:"))?;
+        let chart = field(&format!("{}/Chart.yaml", chart::FOLDER), &format!("{name}:"))?;
         ensure!(chart == version, "Chart.yaml has {name} {chart}, and Cargo.toml has {version}");
     }
     Ok(version)
@@ -256,11 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn cargo_resolves_the_program() {
+    fn the_bill_of_the_program_has_what_is_linked_alone() {
+        let target = run(Command::new("rustc").args(["--print", "host-tuple"])).expect("rustc");
         let bill = sbom::bill(
-            &metadata().expect("metadata"),
+            &metadata(&target).expect("metadata"),
             &fs::read_to_string(root().join("Cargo.lock")).expect("the lock file"),
             "plimsoll",
+            &sbom::Linked::of(&tree(&target).expect("a tree")),
             b"program",
         )
         .expect("a bill");
@@ -270,7 +282,14 @@ mod tests {
             .iter()
             .filter_map(|component| component["name"].as_str())
             .collect();
-        assert!(names.contains(&"kube") && names.contains(&"plimsoll-core"), "{names:?}");
-        assert!(!names.contains(&"proptest"), "what only tests use is not in the program");
+        for linked in ["kube", "plimsoll-core", "plimsoll-storage", "ring", "serde_core"] {
+            assert!(names.contains(&linked), "{linked}: {names:?}");
+        }
+        for not_linked in ["proptest", "serde_derive", "clap_derive", "cc", "num_threads"] {
+            assert!(
+                !names.contains(&not_linked),
+                "{not_linked} runs in tests or builds, or not here"
+            );
+        }
     }
 }

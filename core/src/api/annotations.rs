@@ -81,9 +81,10 @@ const ADMISSION_AND_UPDATER: &[&str] = &["admission controller", "updater"];
 /// Selects a profile of the model.
 pub const PROFILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/profile",
-    expected: "`latency`, `batch` or `cost`",
-    effect: "percentiles and margin of a named profile",
+    expected: "`vpa`, `steady`, `balanced`, `tide`, `latency`, `batch` or `cost`",
+    effect: "percentiles and margin of a named profile, or a profile of planned requests",
     overridden_flags: &[
+        "profile",
         "target-cpu-percentile",
         "target-memory-percentile",
         "recommendation-margin-fraction",

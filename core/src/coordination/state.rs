@@ -147,17 +147,18 @@ impl State {
     #[must_use]
     pub fn restored(self, now: Time) -> Self {
         let is_past = |since: &Time| *since <= now;
-        let is_raise =
-            |raised: &Raised| raised.base > 0 && at_max::at_request(raised.request) > raised.base;
-        let until_now = |raised: Raised| Raised {
-            since: raised.since.min(now),
-            needed: raised.needed.min(now),
-            ..raised
+        // With `filter` and `map`, rustc 1.95 with `opt-level = 1` compiles a `None` that is not equal to `None`.
+        let raised = match self.raised {
+            Some(raised) if raised.base > 0 && at_max::at_request(raised.request) > raised.base => {
+                let (since, needed) = (raised.since.min(now), raised.needed.min(now));
+                Some(Raised { since, needed, ..raised })
+            }
+            _ => None,
         };
         Self {
             first_requests: self.first_requests.filter(|request| *request > 0),
             lacks_replicas_since: self.lacks_replicas_since.filter(is_past),
-            raised: self.raised.filter(is_raise).map(until_now),
+            raised,
             idle: self.idle.filter(|idle| idle.since <= idle.last && idle.last <= now),
         }
     }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+use super::encoded_plan::EncodedPlan;
 use crate::types::Time;
 
 /// The bucket boundaries of a histogram.
@@ -135,6 +136,8 @@ pub struct Snapshot {
     pub bump: Option<OomBump>,
     /// CPU throttling, if it was measured.
     pub throttling: Option<Throttling>,
+    /// What planned requests are based on, where they are planned.
+    pub plan: Option<EncodedPlan>,
     /// Whether the history before `created` has been loaded from the server completely. If so, a later load only
     /// queries what came since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

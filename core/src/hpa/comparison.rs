@@ -6,11 +6,12 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::{
-    conditions::{ABLE_TO_SCALE, SCALING_ACTIVE},
+    conditions::{ABLE_TO_SCALE, SCALE_DOWN_STABILIZED, SCALE_UP_STABILIZED, SCALING_ACTIVE},
     decision::Decision,
     hpa_state::Windows,
     observed::ScaleValues,
     reported_replicas::ReportedReplicas,
+    stabilization::Direction,
 };
 use crate::types::Time;
 
@@ -27,7 +28,7 @@ pub enum Comparison {
     Later,
     /// It did not, and it remembers more: this process has not run for as long as the longest window.
     Warming,
-    /// It did not, because the metrics had other values when it read them.
+    /// It did not, because the metrics had other values when it read them, now or within a stabilization window.
     Sampling,
     /// It did not, for an unknown reason.
     Unexplained,
@@ -47,7 +48,8 @@ struct Pending {
     /// The desired replicas; `None` if nothing could be decided.
     desired: Option<i32>,
     is_warming: bool,
-    /// Whether the other controller has reported other values, or has agreed with another decision since.
+    /// Whether the other controller has reported other values, or has agreed with another decision since, or a window holds
+    /// replicas because of a value that only one of the two has read.
     has_other_values: bool,
 }
 
@@ -109,7 +111,8 @@ impl Shadow {
         let is_warming = now < self.started.get_or_insert(now).later(longest_window);
         let patience = 2 * rules.period + METRIC_WINDOW;
         let agrees = agrees(decision.desired, status);
-        let has_other_values = !has_same_values(decision, status);
+        let has_other_values =
+            !has_same_values(decision, status) || is_held_by_another_sample(decision, status);
         let mut results = Vec::new();
         self.pending.retain_mut(|pending| {
             if self::agrees(pending.desired, status) {
@@ -153,6 +156,27 @@ fn agrees(desired: Option<i32>, status: &HorizontalPodAutoscalerStatus) -> bool 
         Some(desired) => desired == status.desired_replicas,
         None => has_failed(SCALING_ACTIVE) || has_failed(ABLE_TO_SCALE),
     }
+}
+
+/// Whether the difference is what a stabilization window does with a recommendation that only one of the two has made: a peak
+/// between two passes of one is seen by the other, which then holds replicas for the length of the window.
+fn is_held_by_another_sample(decision: &Decision, status: &HorizontalPodAutoscalerStatus) -> bool {
+    let (Some(ours), Some(stabilization)) = (decision.desired, decision.stabilization) else {
+        return false;
+    };
+    let (theirs, recommended) = (status.desired_replicas, stabilization.recommended);
+    let mut conditions = status.conditions.iter().flatten();
+    let able = conditions.find(|condition| condition.type_ == ABLE_TO_SCALE);
+    let is_held_by_theirs = match able.and_then(|condition| condition.reason.as_deref()) {
+        Some(SCALE_DOWN_STABILIZED) => theirs > recommended,
+        Some(SCALE_UP_STABILIZED) => theirs < recommended,
+        _ => false,
+    };
+    let is_held_by_ours = stabilization.held.is_some_and(|held| match held.direction {
+        Direction::Down => (recommended..ours).contains(&theirs),
+        Direction::Up => theirs > ours && theirs <= recommended,
+    });
+    is_held_by_theirs || is_held_by_ours
 }
 
 /// Whether the other controller has reported the values that the decision is based on.

@@ -14,6 +14,11 @@ pub const SCALING_LIMITED: &str = "ScalingLimited";
 /// Whether this object scaled the target to zero.
 pub const SCALED_TO_ZERO: &str = "ScaledToZero";
 
+/// The reason of [`ABLE_TO_SCALE`] while an older recommendation delays a scale-down.
+pub const SCALE_DOWN_STABILIZED: &str = "ScaleDownStabilized";
+/// The reason of [`ABLE_TO_SCALE`] while an older recommendation delays a scale-up.
+pub const SCALE_UP_STABILIZED: &str = "ScaleUpStabilized";
+
 /// The conditions of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions(pub Vec<HorizontalPodAutoscalerCondition>);

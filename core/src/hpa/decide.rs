@@ -4,7 +4,8 @@ use super::{
     bounds::{self, LimitedBy},
     combine::combine,
     conditions::{
-        ABLE_TO_SCALE, Condition, Conditions, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED,
+        ABLE_TO_SCALE, Condition, Conditions, SCALE_DOWN_STABILIZED, SCALE_UP_STABILIZED,
+        SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED,
     },
     decision::{Decision, EventStage, EventType, Zone},
     evaluation::{Context, Evaluation, evaluate, request},
@@ -377,11 +378,11 @@ fn normalize(
     let (reason, message) = match stabilization.held.map(|held| held.direction) {
         None => ("ReadyForNewScale", "recommended size matches current size"),
         Some(Direction::Down) => (
-            "ScaleDownStabilized",
+            SCALE_DOWN_STABILIZED,
             "recent recommendations were higher than current one, applying the highest recent recommendation",
         ),
         Some(Direction::Up) => (
-            "ScaleUpStabilized",
+            SCALE_UP_STABILIZED,
             "recent recommendations were lower than current one, applying the lowest recent recommendation",
         ),
     };

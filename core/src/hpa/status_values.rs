@@ -6,7 +6,7 @@ use k8s_openapi::api::autoscaling::v2::{
 };
 
 use super::{
-    conditions::ABLE_TO_SCALE,
+    conditions::{ABLE_TO_SCALE, SCALE_DOWN_STABILIZED, SCALE_UP_STABILIZED},
     hpa_state::{HpaState, Recommendation},
     observed::ScaleValues,
     pod::Pod,
@@ -115,7 +115,7 @@ impl StatusValues<'_> {
             condition.type_ == ABLE_TO_SCALE
                 && matches!(
                     &*condition.reason.clone().unwrap_or_default(),
-                    "ScaleDownStabilized" | "ScaleUpStabilized"
+                    SCALE_DOWN_STABILIZED | SCALE_UP_STABILIZED
                 )
         });
         let recommendation =

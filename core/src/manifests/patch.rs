@@ -41,7 +41,9 @@ fn patch(workload: &WorkloadReport, autoscalers: Autoscalers) -> WorkloadPatch<'
     // kustomize puts the containers that a patch names before the others, and init containers run in their order:
     // those before a patched one are named too.
     let mut lists = [("containers", Vec::new(), 0), ("initContainers", Vec::new(), 0)];
-    for container in &workload.containers {
+    // A container that is named and not in the template would be added to it.
+    let of_template = workload.containers.iter().filter(|one| one.no_patch.is_none());
+    for container in of_template {
         let wanted = container.resources.iter().filter(|resource| changes(&resource.change));
         let (possible, joint): (Vec<_>, Vec<_>) =
             wanted.partition(|resource| blocking_target(workload, resource, autoscalers).is_none());

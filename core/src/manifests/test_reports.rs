@@ -48,6 +48,7 @@ pub(super) fn workload(title: &str, containers: Vec<ContainerReport>) -> Workloa
         labels: BTreeMap::new(),
         replicas: Some(1),
         vpa: None,
+        scaled_by: Vec::new(),
         target_changes: Vec::new(),
         shape: None,
         runs: None,
@@ -60,6 +61,7 @@ pub(super) fn container(name: &str, resources: Vec<ResourceReport>) -> Container
     ContainerReport {
         name: name.to_owned(),
         role: ContainerRole::Main,
+        no_patch: None,
         resources,
         oom_kills: 0,
         last_oom_kill: None,
@@ -79,6 +81,7 @@ pub(super) fn resource(resource: Resource, change: Change) -> ResourceReport {
         resource,
         request: None,
         limit: None,
+        template: None,
         target: change.request,
         lower: None,
         upper: None,

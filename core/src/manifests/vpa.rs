@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::rightsizing::report::{Report, WorkloadReport};
+use crate::rightsizing::report::{NoPatchReason, Report, WorkloadReport};
 
 use super::{
     patch::{default_version, title},
@@ -27,6 +27,7 @@ pub fn objects(report: &Report) -> String {
             workload.api_version.as_deref().or_else(|| default_version(&workload.kind));
         let left_out = match (&workload.vpa, api_version) {
             (Some(_), _) => Some("has a VerticalPodAutoscaler"),
+            (None, _) if is_group(workload) => Some("is a group of several objects"),
             (None, _) if workload.kind == "Pod" => Some("has no controller"),
             (None, None) => Some("has an unknown API version"),
             (None, Some(_)) => None,
@@ -40,6 +41,11 @@ pub fn objects(report: &Report) -> String {
         text.push_str(&document(&object(workload, api_version.unwrap_or_default(), &name)));
     }
     text
+}
+
+fn is_group(workload: &WorkloadReport) -> bool {
+    let reasons = workload.containers.iter().map(|container| container.no_patch);
+    reasons.into_iter().any(|reason| reason == Some(NoPatchReason::Grouped))
 }
 
 /// The name of the workload, followed by its kind if a workload of another kind has the name.

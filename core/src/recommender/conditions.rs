@@ -1,5 +1,6 @@
 //! Merges the conditions that a recommender sets into the existing ones of a VPA.
 
+use super::plan::PlanProfile;
 use crate::types::Time;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
 
@@ -26,6 +27,10 @@ pub const ANNOTATIONS_IGNORED: &str = "AnnotationsIgnored";
 /// The recommendation is capped because it exceeds what a pod may have. Not upstream's.
 pub const RECOMMENDATION_CAPPED: &str = "RecommendationCapped";
 
+/// The requests of all containers are planned by the profile in the reason. The updater then changes pods only if their
+/// requests are outside of the bounds. Not upstream's.
+pub const REQUESTS_PLANNED: &str = "RequestsPlanned";
+
 const READING_HISTORY: (&str, &str) =
     ("Reading", "Loading the stored history; the previous recommendation is kept");
 const WITHOUT_HISTORY: (&str, &str) = (
@@ -37,6 +42,8 @@ const NO_SERIES: (&str, &str) = (
     "Prometheus has series of this namespace, but none of this VPA's pods: the recommendation starts from live usage. \
      Run `plimsoll doctor` to compare its series with the pods",
 );
+const PLANNED_MESSAGE: &str =
+    "Requests are planned; a change within the bounds would save less than its price";
 const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
 /// The inputs of the conditions.
@@ -54,6 +61,8 @@ pub struct ConditionInput<'a> {
     pub pod_cap: Option<(&'a str, &'a str)>,
     /// Whether the stored history is still to be loaded; `None` leaves the condition as it is, as upstream does.
     pub fetching: Option<bool>,
+    /// The profile by which all requests are planned.
+    pub planned_by: Option<PlanProfile>,
     /// Whether no history was found although there should be some.
     pub not_found: bool,
 }
@@ -62,8 +71,7 @@ pub struct ConditionInput<'a> {
 /// changes with the status.
 pub fn merge(known: &[Condition], now: Time, input: &ConditionInput<'_>) -> Vec<Condition> {
     let mut merged = ConditionMerger { conditions: known.to_vec(), now };
-    let ConditionInput { pods, recommended, unsupported, ignored, pod_cap, fetching, not_found } =
-        *input;
+    let ConditionInput { pods, recommended, unsupported, ignored, pod_cap, fetching, .. } = *input;
     let reason = if pods == 0 { NO_PODS_MATCHED } else { "" };
     let message = if pods == 0 { NO_PODS_MESSAGE } else { "" };
     if recommended {
@@ -84,11 +92,23 @@ pub fn merge(known: &[Condition], now: Time, input: &ConditionInput<'_>) -> Vec<
         (!lines.is_empty()).then_some(("BadValue", &lines)),
     );
     merged.set_true_or_remove(RECOMMENDATION_CAPPED, pod_cap);
+    let planned_by = input.planned_by.map(|profile| match profile {
+        PlanProfile::Steady => "Steady",
+        PlanProfile::Balanced => "Balanced",
+        PlanProfile::Tide => "Tide",
+    });
+    merged.set_true_or_remove(REQUESTS_PLANNED, planned_by.map(|name| (name, PLANNED_MESSAGE)));
     if let Some(fetching) = fetching {
         merged.set_true_or_remove(FETCHING_HISTORY, fetching.then_some(WITHOUT_HISTORY));
-        merged.set_true_or_remove(HISTORY_NOT_FOUND, not_found.then_some(NO_SERIES));
+        merged.set_true_or_remove(HISTORY_NOT_FOUND, input.not_found.then_some(NO_SERIES));
     }
     merged.sorted()
+}
+
+/// Whether the requests of all containers are planned.
+pub fn are_requests_planned(conditions: &[Condition]) -> bool {
+    let mut conditions = conditions.iter();
+    conditions.any(|known| known.kind == REQUESTS_PLANNED && known.status == "True")
 }
 
 /// Returns the conditions of a VPA whose history is being loaded.
@@ -165,6 +185,24 @@ mod tests {
         let provided = merge(&matched, two, &ConditionInput { recommended: true, ..with_pod });
         assert_eq!(kinds(&provided), [(RECOMMENDATION_PROVIDED, "True", "")]);
         assert_ne!(provided[0].last_transition_time, matched[0].last_transition_time);
+    }
+
+    #[test]
+    fn planned_requests_have_a_condition_with_their_profile() {
+        let input = ConditionInput { pods: 1, recommended: true, ..ConditionInput::default() };
+        let planned = ConditionInput { planned_by: Some(PlanProfile::Tide), ..input };
+        let conditions = merge(&[], Time::EPOCH, &planned);
+        assert!(kinds(&conditions).contains(&(REQUESTS_PLANNED, "True", "Tide")));
+        assert!(are_requests_planned(&conditions));
+        let conditions = merge(&conditions, Time::EPOCH, &input);
+        assert_eq!(kinds(&conditions), [(RECOMMENDATION_PROVIDED, "True", "")]);
+        assert!(!are_requests_planned(&conditions));
+        let unknown = Condition {
+            kind: REQUESTS_PLANNED.into(),
+            status: "Unknown".into(),
+            ..Condition::default()
+        };
+        assert!(!are_requests_planned(&[unknown]));
     }
 
     #[test]

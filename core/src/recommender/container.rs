@@ -16,6 +16,7 @@ use super::{
     memory_window::{self, LargestReplicaPeaks, MemorySource, SampleRejected, find, index_or_add},
     model_settings::ModelRules,
     oom::{OomKill, latest_bump},
+    plan::{ContainerPlan, CpuPlan, KnownRequests, PlanRules, PlanState},
     policy::Overrides,
     snapshot_conv::{self, InvalidSnapshot},
 };
@@ -42,6 +43,8 @@ pub struct ContainerHistory {
     pub(super) bump: Option<OomBump>,
     /// The last throttling measurement, if any.
     pub(super) throttling: Option<Box<Throttling>>,
+    /// The planned requests, where they are planned.
+    pub(super) plan: Option<Box<ContainerPlan>>,
     overrides: Option<Box<Overrides>>,
     pub(super) owner: Option<Box<str>>,
     /// The half-lives that the weights of both histograms use.
@@ -71,6 +74,7 @@ impl ContainerHistory {
             replicas: Vec::new(),
             bump: None,
             throttling: None,
+            plan: None,
             overrides: None,
             owner: None,
             half_lives: rules.half_lives(),
@@ -99,6 +103,7 @@ impl ContainerHistory {
             return Err(SampleRejected::OutOfOrder);
         }
         replica.last_cpu = Some(at);
+        self.add_planned_cpu(at, usage.as_cores(), true, rules);
         self.cpu.add(rules.cpu_histogram_config(), usage.as_cores(), CPU_WEIGHT, at);
         count_sample(&mut self.cpu_samples, at);
         Ok(())
@@ -132,10 +137,86 @@ impl ContainerHistory {
         let is_peak = self.add_memory_amount_at(index, at, counted, MemorySource::Bump, rules)?;
         let replica = &mut self.replicas[index];
         replica.last_kill = replica.last_kill.max(Some(at));
+        if let Some((plan, rules)) = self.plan_at(at, rules) {
+            let amounts = [Some(kill.request), kill.limit, kill.usage];
+            let killed_at = amounts.into_iter().flatten().map(|amount| amount.0).max();
+            plan.add_oom(rules, at, killed_at.unwrap_or(0).max(0) as f64);
+        }
         if is_peak {
             self.bump = Some(latest_bump(self.bump, bump, rules));
         }
         Ok(counted)
+    }
+
+    /// Adds a CPU sample to the plan only, if there is one.
+    pub(super) fn add_planned_cpu(
+        &mut self,
+        at: Time,
+        cores: f64,
+        is_live: bool,
+        rules: &ModelRules,
+    ) {
+        if let Some((plan, rules)) = self.plan_at(at, rules) {
+            plan.add_cpu(rules, at, cores, is_live);
+        }
+    }
+
+    /// Records the requests of a pod, for the plan.
+    pub fn observe_requests(&mut self, requests: KnownRequests, rules: &ModelRules) {
+        if let Some(plan) = self.plan.as_mut().filter(|_| rules.plan.is_some()) {
+            plan.observe_requests(requests);
+        }
+    }
+
+    /// Decides on planned requests. `fallback` has the requests to continue from if no pod has any.
+    pub fn decide_plan(&mut self, rules: &ModelRules, now: Time, fallback: KnownRequests) {
+        if let (Some(plan), Some(rules)) = (&mut self.plan, &rules.plan) {
+            plan.decide(rules, now, fallback);
+        }
+    }
+
+    /// The planned requests, if there are any.
+    pub fn plan(&self) -> Option<&ContainerPlan> {
+        self.plan.as_deref()
+    }
+
+    /// Returns the plan for a sample, if requests are planned: at first one from the histograms, or an empty one.
+    fn plan_at<'a>(
+        &mut self,
+        at: Time,
+        rules: &'a ModelRules,
+    ) -> Option<(&mut ContainerPlan, &'a PlanRules)> {
+        let Some(plan_rules) = &rules.plan else {
+            self.plan = None;
+            return None;
+        };
+        if self.plan.is_none() {
+            let state = self.plan_from_histograms(rules).unwrap_or_else(|| PlanState::new(at));
+            self.plan = Some(Box::new(ContainerPlan::new(state)));
+        }
+        self.plan.as_deref_mut().map(|plan| (plan, plan_rules))
+    }
+
+    /// Starts a plan from the histograms. `None` without CPU samples.
+    pub(super) fn plan_from_histograms(&self, rules: &ModelRules) -> Option<PlanState> {
+        let plan_rules = rules.plan.as_ref()?;
+        let samples = self.cpu_samples;
+        let (first, last) = (samples.first?, samples.last?);
+        let (cpu, memory) = aggregate::merged(self, rules);
+        let buckets = rules.cpu_histogram_config().buckets;
+        let weights = cpu.to_weights(rules.scheme).buckets;
+        let middles = weights.into_iter().map(|(bucket, weight)| {
+            let edges = [buckets.start(bucket), buckets.upper_edge(bucket)];
+            (edges.iter().sum::<f64>() / 2.0, weight)
+        });
+        let mut state = PlanState::new(first);
+        state.cpu = CpuPlan::from_histogram(&plan_rules.cpu, [first, last], samples.count, middles);
+        let buckets = rules.memory_histogram_config().buckets;
+        if !memory.is_empty(buckets) {
+            let at = self.memory_samples.last.unwrap_or(last);
+            state.memory.add(&plan_rules.memory, at, memory.percentile(buckets, 1.0));
+        }
+        Some(state)
     }
 
     /// Whether an OOM kill in a pod's status is already part of this history. A stored history without pods does not tell:
@@ -376,6 +457,11 @@ impl ContainerHistory {
         let sample = (at, usage, source);
         let (replica, peaks) = (&mut self.replicas[index], &mut self.memory);
         let counts = memory_window::add_to_window(replica, peaks, sample, rules)?;
+        if source == MemorySource::Usage
+            && let Some((plan, rules)) = self.plan_at(at, rules)
+        {
+            plan.add_memory(rules, at, usage.0 as f64);
+        }
         count_sample(&mut self.memory_samples, at);
         if rules.per_replica_peaks {
             let largest = self.largest_replica.get_or_insert_with(|| {

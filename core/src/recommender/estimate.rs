@@ -7,6 +7,7 @@ use super::{
         ResourceExplanation, Rounding,
     },
     go_math::powi,
+    plan::PlannedRequest,
     policy::{Cap, CapResult},
     throttling::Throttled,
 };
@@ -95,6 +96,8 @@ pub struct EstimatorChain {
     pub throttled: Option<Throttled>,
     /// The latest OOM bump that is still in the history, and the upper edge of its bucket.
     pub bump: Option<(OomBump, f64)>,
+    /// The planned request, if the readings are those of a plan.
+    pub plan: Option<Box<PlannedRequest>>,
 }
 
 /// A percentile of the histograms, for one of the three estimates.
@@ -114,9 +117,11 @@ impl EstimatorChain {
         &self,
         [lower, target, upper]: [PercentileReading; 3],
     ) -> (ResourceEstimate, ResourceExplanation) {
-        let (lower_amount, mut lower) = self.estimate(lower, Some(LOWER_BOUND_FACTOR));
+        // Bounds of a plan are its own.
+        let stretch = |factor| self.plan.is_none().then_some(factor);
+        let (lower_amount, mut lower) = self.estimate(lower, stretch(LOWER_BOUND_FACTOR));
         let (target_amount, mut target) = self.estimate(target, None);
-        let (mut upper_amount, mut upper) = self.estimate(upper, Some(UPPER_BOUND_FACTOR));
+        let (mut upper_amount, mut upper) = self.estimate(upper, stretch(UPPER_BOUND_FACTOR));
         if let Some(factor) = self.upper_bound_factor {
             let max = self.resource.scale(target_amount, factor.max(1.0));
             if upper_amount > max {
@@ -142,6 +147,7 @@ impl EstimatorChain {
             upper_bound_factor: self.upper_bound_factor,
             throttled: self.throttled,
             bump: self.bump.map(|(bump, _)| bump),
+            plan: self.plan.clone(),
             lower,
             target,
             upper,
@@ -171,6 +177,8 @@ impl EstimatorChain {
             RecommendationReason::NoData
         } else if stretched < self.floor.amount {
             RecommendationReason::Floor
+        } else if self.plan.is_some() {
+            RecommendationReason::Plan
         } else if largest_replica.is_some() {
             RecommendationReason::LargestReplica
         } else if of_bump {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{Display, IntoStaticStr};
 
-use super::{policy::Cap, throttling::Throttled};
+use super::{plan::PlannedRequest, policy::Cap, throttling::Throttled};
 
 /// Explains the recommendation of one container.
 #[skip_serializing_none]
@@ -40,6 +40,8 @@ pub struct ResourceExplanation {
     pub throttled: Option<Throttled>,
     /// The latest OOM bump that is still in the history.
     pub bump: Option<OomBump>,
+    /// The planned request, if it is planned. Then there are no percentiles, margin and confidence factors.
+    pub plan: Option<Box<PlannedRequest>>,
     /// The estimate of the lower bound.
     pub lower: EstimateStep,
     /// The estimate of the target.
@@ -155,6 +157,8 @@ pub enum RecommendationReason {
     LargestReplica,
     /// Usage, raised because of CPU throttling.
     Throttling,
+    /// A planned request: what it costs over the next hours, or the highest usage of the last days.
+    Plan,
     /// The minimum for recommendations.
     Floor,
     /// The maximum of the upper bound as a multiple of the target.
@@ -210,6 +214,10 @@ impl fmt::Display for ResourceExplanation {
             RecommendationReason::Throttling => {
                 let share = self.throttled.map_or(0.0, |throttled| throttled.share * 100.0);
                 write!(f, "p{percentile:.0} of {days:.1} d, raised: throttled {share:.0} %")
+            }
+            RecommendationReason::Plan => {
+                let profile = self.plan.as_ref().map_or("", |plan| plan.profile.name());
+                write!(f, "plan of the profile {profile}")
             }
             RecommendationReason::MinAllowed => write!(f, "minAllowed of the policy"),
             RecommendationReason::MaxAllowed => write!(f, "maxAllowed of the policy"),

@@ -8,6 +8,7 @@ use super::{
     memory_window,
     model_settings::ModelRules,
     oom::latest_bump,
+    plan::ContainerPlan,
 };
 
 /// Merges the stored history of the same container. Early live samples that are also stored count once; a stored history
@@ -19,6 +20,7 @@ pub(super) fn merge<'a>(
     rules: &ModelRules,
 ) {
     let mut stored = stored.clone();
+    merge_plans(history, &mut stored, rules);
     // Convert both sides to the same half-lives first.
     let now = history.memory_samples.last.max(history.cpu_samples.last).unwrap_or(history.created);
     history.adopt_half_lives(now, rules);
@@ -72,6 +74,22 @@ pub(super) fn merge<'a>(
     history.restored |= stored.restored;
     history.built_from_samples |= stored.built_from_samples;
     history.bootstrapped |= stored.bootstrapped;
+}
+
+/// Merges planned requests. A stored history without them, such as one of upstream, has them from its histograms.
+fn merge_plans(history: &mut ContainerHistory, stored: &mut ContainerHistory, rules: &ModelRules) {
+    let Some(plan_rules) = &rules.plan else { return };
+    let from_histograms =
+        |history: &ContainerHistory| history.plan_from_histograms(rules).map(ContainerPlan::new);
+    let theirs = stored.plan.take().or_else(|| from_histograms(&*stored).map(Box::new));
+    if let (Some(ours), Some(theirs)) = (&mut history.plan, theirs.clone()) {
+        ours.merge(*theirs, plan_rules);
+    } else if let Some(mut theirs) = theirs {
+        if let Some(ours) = from_histograms(&*history) {
+            theirs.merge(ours, plan_rules);
+        }
+        history.plan = Some(theirs);
+    }
 }
 
 /// Subtracts live samples that are also stored. Peaks need no change: the larger one of a window is kept.

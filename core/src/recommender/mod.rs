@@ -5,6 +5,7 @@
 //!                           ▼
 //! samples, OOM kills ──▶ History ─ ContainerHistory ─ Histogram ─ Sparse
 //!                           │            │ window: one memory peak per pod and day
+//!                           │            ├─ plan: planned requests, where a profile selects them
 //!                           │            └─ snapshot_conv: to and from a storage's Snapshot
 //!                           ▼
 //! VpaSettings, Settings ──▶ recommend ─ EstimatorChain (percentile, margin, throttling, confidence, floor, rounding,

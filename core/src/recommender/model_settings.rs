@@ -8,7 +8,11 @@ use crate::{
 };
 
 use super::{
-    buckets::Buckets, histogram::HistogramConfig, policy::Overrides, tuning_annotations::Tuning,
+    buckets::Buckets,
+    histogram::HistogramConfig,
+    plan::{PlanRules, PlanSelection, PlanSettings},
+    policy::Overrides,
+    tuning_annotations::Tuning,
     weighting::HistoryWeighting,
 };
 use crate::types::{
@@ -74,6 +78,8 @@ pub struct Settings {
     pub cpu_throttling_target: Option<f64>,
     /// The weight of single samples of a stored history (`--history-weighting`).
     pub history_weighting: HistoryWeighting,
+    /// Profile and prices of planned requests.
+    pub plan: PlanSettings,
     /// The interval of live samples, which determines how many samples a span of a stored history counts as.
     pub sampling_interval: Duration,
 }
@@ -126,6 +132,7 @@ impl Default for Settings {
             per_vpa_tuning: false,
             cpu_throttling_target: None,
             history_weighting: HistoryWeighting::default(),
+            plan: PlanSettings::default(),
             sampling_interval: Duration::from_mins(1),
         }
     }
@@ -160,6 +167,11 @@ impl Settings {
             oom_min_bump: overrides.oom_min_bump.unwrap_or(self.oom_min_bump),
             per_replica_peaks: self.per_replica_peaks,
             margin: tuning.margin.unwrap_or(self.margin),
+            plan: tuning
+                .profile
+                .unwrap_or(self.plan.profile)
+                .plan()
+                .map(|profile| PlanRules::new(&self.plan, PlanSelection::of(profile))),
         }
     }
 }
@@ -187,6 +199,8 @@ pub struct ModelRules {
     pub per_replica_peaks: bool,
     /// Fraction that is added to every percentile.
     pub margin: f64,
+    /// The rules of planned requests; `None` if percentiles decide.
+    pub plan: Option<PlanRules>,
 }
 
 impl ModelRules {

@@ -14,12 +14,13 @@ use super::{
     explanation::{Basis, Explanation, Floor, ResourceExplanation, Rounding},
     history::History,
     model_settings::{ModelRules, Percentiles, Settings},
+    plan::{CpuDecision, MemoryDecision, PlanDecision, PlanProfile, PlanRules, PlannedRequest},
     policy::{self, Cap, ContainerPolicy, ResourceAmounts},
     throttling::Throttled,
     tuning_annotations::Tuning,
     vpa_settings::VpaSettings,
 };
-use crate::types::units::MAX_AMOUNT;
+use crate::types::units::{MAX_AMOUNT, MilliCpu};
 
 /// The recommendation of a VPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,23 @@ pub struct ContainerRecommendation {
     /// Why the numbers are what they are.
     pub explanation: Explanation,
 }
+
+impl Recommendation {
+    /// The profile by which all requests of all containers are planned. `None` while one of them is not: a container has no
+    /// plan before it has a day of samples.
+    pub fn planned_by(&self) -> Option<PlanProfile> {
+        let mut profile = None;
+        for ContainerRecommendation { explanation, .. } in &self.containers {
+            for resource in [&explanation.cpu, &explanation.memory].into_iter().flatten() {
+                profile = Some(resource.plan.as_ref()?.profile);
+            }
+        }
+        profile
+    }
+}
+
+/// The smallest difference of CPU requests, in cores.
+const SMALLEST_STEP: f64 = 0.001;
 
 /// Computes the recommendation of every container of a VPA that has a history and is not off.
 pub fn recommend(
@@ -153,8 +171,15 @@ impl Estimator<'_> {
                 .throttling()
                 .and_then(|measured| Throttled::new(measured, settings, rules, self.now)),
             bump: None,
+            plan: None,
         };
-        chain.run(readings)
+        let estimate = chain.run(readings);
+        let fallback = Some(estimate.0.target.as_f64());
+        let planned = rules.plan.as_ref().and_then(|plan_rules| {
+            let decision = container.plan()?.planned_cpu(plan_rules, self.now, fallback)?;
+            Some(planned_cpu(&chain, plan_rules, &decision, tuning.cpu_floor))
+        });
+        planned.unwrap_or(estimate)
     }
 
     fn memory(
@@ -195,8 +220,15 @@ impl Estimator<'_> {
             upper_bound_factor: settings.upper_bound_factor,
             throttled: None,
             bump: bump.map(|bump| (bump, buckets.upper_edge(buckets.find(bump.counted as f64)))),
+            plan: None,
         };
-        chain.run(percentile_readings(shares, values, largest))
+        let estimate = chain.run(percentile_readings(shares, values, largest));
+        let fallback = Some(estimate.0.target.as_f64());
+        let planned = rules.plan.as_ref().and_then(|plan_rules| {
+            let decision = container.plan()?.planned_memory(plan_rules, self.now, fallback)?;
+            Some(planned_memory(&chain, plan_rules, &decision))
+        });
+        planned.unwrap_or(estimate)
     }
 
     fn tuning(&self) -> &Tuning {
@@ -214,6 +246,69 @@ impl Estimator<'_> {
             },
         }
     }
+}
+
+/// Passes a planned CPU request and its bounds through rounding, floor and policy.
+fn planned_cpu(
+    chain: &EstimatorChain,
+    rules: &PlanRules,
+    decision: &CpuDecision,
+    own_floor: Option<MilliCpu>,
+) -> (ResourceEstimate, ResourceExplanation) {
+    let target = decision.target;
+    let (lower, upper) = decision
+        .plan
+        .map_or((target, target), |plan| (plan.lower.min(target), plan.upper.max(target)));
+    // The bounds are the levels that a change from would not pay. A plan that changes the request has it outside of them
+    // even if the costs are not monotonic, so that an updater acts when the plan does.
+    let [lower, upper] = if !decision.outcome.is_change() {
+        [lower, upper]
+    } else if target > decision.request {
+        [lower.max(decision.request + SMALLEST_STEP), upper]
+    } else {
+        [lower, upper.min(decision.request - SMALLEST_STEP)]
+    };
+    let (lower, upper) = (lower.min(target), upper.max(target));
+    let floor = own_floor.unwrap_or(MilliCpu::from_cores(rules.cpu.floor_cores));
+    let plan = PlannedRequest::new(rules, PlanDecision::Cpu(*decision));
+    let chain = EstimatorChain {
+        floor: Floor { amount: floor.0.min(MAX_AMOUNT), split_among: None },
+        ..planned_chain(chain, plan)
+    };
+    chain.run([lower, target, upper].map(|cores| planned_reading(cores * 1000.0, 1000.0)))
+}
+
+/// Passes a planned memory request and its bounds through rounding, floor and policy. The bounds are the requests that a
+/// decision would not change.
+fn planned_memory(
+    chain: &EstimatorChain,
+    rules: &PlanRules,
+    decision: &MemoryDecision,
+) -> (ResourceEstimate, ResourceExplanation) {
+    let target = decision.target;
+    let lower = target / (1.0 + rules.memory.raise_above);
+    let upper = target / (1.0 - rules.memory.lower_below).max(0.01);
+    let plan = PlannedRequest::new(rules, PlanDecision::Memory(*decision));
+    let readings = [lower, target, upper].map(|bytes| planned_reading(bytes, 1.0));
+    planned_chain(chain, plan).run(readings)
+}
+
+fn planned_chain(chain: &EstimatorChain, plan: PlannedRequest) -> EstimatorChain {
+    EstimatorChain {
+        margin: 0.0,
+        upper_bound_factor: None,
+        throttled: None,
+        bump: None,
+        plan: Some(Box::new(plan)),
+        ..*chain
+    }
+}
+
+/// The reading of a planned amount, rounded up to a millicore or byte. A quarter more keeps the whole number when the
+/// chain truncates it.
+fn planned_reading(amount: f64, units: f64) -> PercentileReading {
+    let value = ((amount - 1e-6).ceil().max(0.0) + 0.25) / units;
+    PercentileReading { percentile: 1.0, value, largest_replica: None }
 }
 
 fn percentile_shares(percentiles: &Percentiles, target: Option<f64>) -> [f64; 3] {

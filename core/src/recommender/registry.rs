@@ -29,8 +29,9 @@ use super::{
     history::RestoreResult,
     history_builder::HistoryBuilder,
     model_settings::{ModelRules, Settings},
+    plan::KnownRequests,
     recommendation::{Recommendation, recommend},
-    recommendation_summary::RecommendationSummary,
+    recommendation_summary::{RecommendationSummary, ResourceSummary},
     snapshot_conv::InvalidSnapshot,
     system_clock_check::StoredTimes,
     vpa_settings::VpaSettings,
@@ -326,6 +327,26 @@ impl VpaRegistry {
         }
         if changed {
             vpa.mark_changed(now, false);
+        }
+    }
+
+    /// Decides on the planned requests of a VPA, if its requests are planned. To be called once per pass, before
+    /// [`recommend`](Self::recommend).
+    pub fn decide_plans(&mut self, key: &ObjectKey, now: Time) {
+        let Some(vpa) = self.vpas.get_mut(key) else { return };
+        let rules = vpa.settings.rules(None, &self.settings);
+        if rules.plan.is_none() || vpa.state == HistoryState::Waiting {
+            return;
+        }
+        let VpaState { history, summaries, .. } = vpa;
+        for (name, container) in history.iter_mut() {
+            let summary = summaries.iter().find(|summary| summary.container == *name);
+            let target = |resource: Option<&ResourceSummary>| resource.map(|it| it.target);
+            let fallback = KnownRequests {
+                cpu: summary.and_then(|summary| target(summary.cpu.as_ref())),
+                memory: summary.and_then(|summary| target(summary.memory.as_ref())),
+            };
+            container.decide_plan(&rules, now, fallback);
         }
     }
 

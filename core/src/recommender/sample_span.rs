@@ -91,6 +91,7 @@ impl SampleSpan<'_> {
             let (usage, parts) = (MilliCpu::from_measured(cores), splitter.split(at, last));
             for at in parts.times() {
                 let weight = CPU_WEIGHT * parts.weight;
+                history.add_planned_cpu(at, usage.as_cores(), false, rules);
                 history.cpu.add_with_cache(config, usage.as_cores(), weight, at, decay_cache);
             }
             parts.count_into(&mut history.cpu_samples, carry);

@@ -15,6 +15,7 @@ use super::{
     histogram::{Histogram, HistogramConfig},
     memory_window::{self, LargestReplicaPeaks},
     model_settings::ModelRules,
+    plan::{ContainerPlan, PlanState},
 };
 use crate::types::compat::Fix;
 
@@ -65,6 +66,7 @@ pub(super) fn to_snapshot(history: &ContainerHistory, now: Time, rules: &ModelRu
         bump: history.bump,
         throttling: history.throttling.as_deref().copied(),
         bootstrapped: history.bootstrapped,
+        plan: rules.plan.and(history.plan.as_deref()).map(|plan| plan.state().encode()),
     }
 }
 
@@ -117,6 +119,12 @@ pub(super) fn from_snapshot(
         history.bump = snapshot.bump;
     }
     history.bootstrapped = snapshot.bootstrapped;
+    // Without one, or with one of another version, the plan starts from the histograms.
+    history.plan = rules
+        .plan
+        .and(snapshot.plan.as_ref())
+        .and_then(|encoded| PlanState::decode(encoded).ok())
+        .map(|state| Box::new(ContainerPlan::new(state)));
     history.restored = true;
     history.adopt_half_lives(now, rules);
     Ok(history)

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use super::plan::RequestProfile;
 use crate::{
     api::annotations::{
         AnnotationKey, CPU_FLOOR, CPU_PERCENTILE, HALF_LIFE, InvalidAnnotation, MARGIN,
@@ -16,6 +17,8 @@ use crate::{
 /// The tuning of a VPA. Single values override its profile, and both override flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tuning {
+    /// How requests are determined.
+    pub profile: Option<RequestProfile>,
     /// Percentile of the CPU target, 0 to 1.
     pub cpu_percentile: Option<f64>,
     /// Percentile of the memory target, 0 to 1.
@@ -35,9 +38,12 @@ type AnnotationReader = fn(&str, &mut Tuning) -> Option<()>;
 /// All tuning annotations. They are read in reverse order, so that single values override the profile.
 const READERS: [(AnnotationKey, AnnotationReader); 7] = [
     (PROFILE, |text, tuning| {
+        if let Ok(profile) = text.parse::<RequestProfile>() {
+            return set(&mut tuning.profile, Some(profile));
+        }
         let profile = PROFILES.iter().find(|profile| profile.name == text)?;
         *tuning = tuning.or(profile.tuning);
-        Some(())
+        set(&mut tuning.profile, Some(RequestProfile::Vpa))
     }),
     (CPU_PERCENTILE, |text, tuning| set(&mut tuning.cpu_percentile, share(text))),
     (MEMORY_PERCENTILE, |text, tuning| set(&mut tuning.memory_percentile, share(text))),
@@ -102,6 +108,7 @@ pub const PROFILES: [Profile; 3] = [
 impl Tuning {
     /// No tuning.
     pub const NONE: Self = Self {
+        profile: None,
         cpu_percentile: None,
         memory_percentile: None,
         margin: None,
@@ -126,6 +133,7 @@ impl Tuning {
 
     fn or(self, other: Self) -> Self {
         Self {
+            profile: self.profile.or(other.profile),
             cpu_percentile: self.cpu_percentile.or(other.cpu_percentile),
             memory_percentile: self.memory_percentile.or(other.memory_percentile),
             margin: self.margin.or(other.margin),
@@ -182,6 +190,25 @@ mod tests {
         assert_eq!(tuning.margin, Some(0.5));
         assert_eq!(tuning.half_life, Some(Duration::from_hours(48)));
         assert_eq!(tuning.memory_floor, Some(Bytes(64 << 20)));
+    }
+
+    #[test]
+    fn a_profile_of_percentiles_is_not_planned_and_the_others_are() {
+        let profile = |name| {
+            let (tuning, invalid) =
+                Tuning::from_annotations(&annotations(&[("plimsoll.dev/profile", name)]));
+            assert!(invalid.is_empty(), "{invalid:?}");
+            tuning.profile
+        };
+        for (name, expected) in [
+            ("vpa", RequestProfile::Vpa),
+            ("cost", RequestProfile::Vpa),
+            ("steady", RequestProfile::Steady),
+            ("balanced", RequestProfile::Balanced),
+            ("tide", RequestProfile::Tide),
+        ] {
+            assert_eq!(profile(name), Some(expected), "{name}");
+        }
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     container::ContainerHistory,
     model_settings::{ModelRules, Settings},
+    plan::PlanRules,
     policy::{self, ContainerPolicy, ControlledResources, Overrides, ResourceAmounts},
     tuning_annotations::Tuning,
 };
 use crate::{
     api::{
         annotations::InvalidAnnotation,
-        vpa::{self, ContainerMode},
+        vpa::{self, ContainerMode, UpdateMode},
     },
     types::quantity::Quantity,
 };
@@ -25,6 +26,8 @@ pub struct VpaSettings {
     pub integer_cpu_containers: Vec<Box<str>>,
     /// The tuning annotations.
     pub tuning: Tuning,
+    /// Whether the update mode evicts pods to change their requests.
+    pub evicts: bool,
     /// Annotations that were ignored.
     pub invalid_annotations: Vec<InvalidAnnotation>,
 }
@@ -42,7 +45,13 @@ impl VpaSettings {
             .filter_map(|(key, _)| integer_cpu_container(key))
             .map(Into::into)
             .collect();
-        Self { policies, integer_cpu_containers, tuning, invalid_annotations }
+        Self { policies, integer_cpu_containers, tuning, evicts: false, invalid_annotations }
+    }
+
+    /// Sets whether the update mode evicts pods to change their requests.
+    #[must_use]
+    pub fn with_update_mode(self, mode: UpdateMode) -> Self {
+        Self { evicts: matches!(mode, UpdateMode::Recreate | UpdateMode::Auto), ..self }
     }
 
     /// Applies the policy to a container's history. Returns the rules for its samples from now on.
@@ -61,7 +70,11 @@ impl VpaSettings {
     /// Returns the rules for the samples of a container.
     pub fn rules(&self, container: Option<&ContainerHistory>, settings: &Settings) -> ModelRules {
         let overrides = container.and_then(ContainerHistory::overrides);
-        settings.rules(overrides.filter(|_| settings.per_vpa_config), &self.tuning)
+        let mut rules = settings.rules(overrides.filter(|_| settings.per_vpa_config), &self.tuning);
+        if let Some(plan) = rules.plan.filter(|_| self.evicts) {
+            rules.plan = Some(PlanRules::new(&settings.plan, plan.selection.for_evictions()));
+        }
+        rules
     }
 }
 
@@ -116,6 +129,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::recommender::plan::{
+        CpuPlanSettings, PlanProfile, PlanSelection, PlanSettings, RequestProfile,
+    };
 
     #[test]
     fn a_policy_is_read_from_the_object() {
@@ -150,6 +166,29 @@ mod tests {
         let policy: vpa::ContainerPolicy = serde_json::from_value(object).expect("is a policy");
         let policy = ContainerPolicy::from(&policy);
         assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: false });
+    }
+
+    #[test]
+    fn a_mode_that_evicts_gets_the_steady_profile() {
+        let plan = PlanSettings { profile: RequestProfile::Tide, ..PlanSettings::default() };
+        let settings = Settings { plan, ..Settings::default() };
+        for (mode, profile, replaced) in [
+            (UpdateMode::Recreate, PlanProfile::Steady, Some(PlanProfile::Tide)),
+            (UpdateMode::Auto, PlanProfile::Steady, Some(PlanProfile::Tide)),
+            (UpdateMode::InPlaceOrRecreate, PlanProfile::Tide, None),
+            (UpdateMode::InPlace, PlanProfile::Tide, None),
+            (UpdateMode::Initial, PlanProfile::Tide, None),
+            (UpdateMode::Off, PlanProfile::Tide, None),
+        ] {
+            let vpa_settings = VpaSettings::default().with_update_mode(mode);
+            let rules = vpa_settings.rules(None, &settings).plan.expect("is planned");
+            assert_eq!(rules.selection, PlanSelection { profile, replaced }, "{mode:?}");
+            assert_eq!(rules.cpu, CpuPlanSettings::of(profile), "{mode:?}");
+            let default = vpa_settings.rules(None, &Settings::default()).plan;
+            assert_eq!(default, None, "{mode:?}: off by default");
+        }
+        let steady = PlanSelection::of(PlanProfile::Steady).for_evictions();
+        assert_eq!(steady.replaced, None);
     }
 
     #[test]

@@ -7,16 +7,17 @@ use super::{
     changes::{ChangeInput, plan},
     evidence::ContainerEvidence,
     fail_on::changes,
-    need::{amount_of, amount_text, limit_of, request_of},
+    need::{amount_of, amount_text, running_request_of},
     node_groups::should_split,
     options::ReportOptions,
+    pod_amounts::{by_template, in_pods, running_remark, template_amounts},
     pod_count::mean_pods,
     prices::{HOURS_PER_MONTH, Price},
     report::{
-        Change, ContainerReport, Report, ResourceReport, SCHEMA_VERSION, TargetChange,
-        WorkloadReport,
+        Change, ContainerReport, NoPatchReason, Report, ResourceReport, SCHEMA_VERSION,
+        TargetChange, WorkloadReport,
     },
-    severity::{Configured, Risk, cpu_risk, memory_risk, risk_without_need, waste},
+    severity::{Risk, cpu_risk, memory_risk, risk_without_need, waste},
     shape::shape_of,
     survey::{Container, ContainerRole, Resource, Survey, Workload},
     targets::{ContainerTargets, NodeSizes, targets_of},
@@ -48,7 +49,7 @@ pub fn report(
     let mut assumed = 0;
     for workload in workloads {
         let evidence: Vec<_> =
-            workload.containers.iter().map(|container| evidence(workload, container)).collect();
+            workload.all_containers().map(|container| evidence(workload, container)).collect();
         let (report, pods) = assembly.workload(workload, &evidence);
         all.add(&report, pods);
         let of_namespace: &mut TotalsBuilder =
@@ -82,7 +83,7 @@ fn request_above_nodes(
     resource: Resource,
 ) -> Option<String> {
     let largest = nodes.largest(resource)?;
-    let request = request_of(container, resource).filter(|request| *request > largest)?;
+    let request = running_request_of(container, resource).filter(|request| *request > largest)?;
     let text = |amount| amount_text(resource, amount);
     let (request, largest) = (text(request), text(largest));
     let name = match resource {
@@ -124,6 +125,7 @@ struct Assembly<'a> {
 /// A container while its workload is put together.
 struct Draft<'a> {
     container: &'a Container,
+    no_patch: Option<NoPatchReason>,
     evidence: Option<&'a ContainerEvidence>,
     targets: ContainerTargets,
     /// The changes of CPU and memory.
@@ -162,14 +164,23 @@ impl Assembly<'_> {
         let nodes = self.nodes.get(&workload.cluster.as_deref()).unwrap_or(&unknown);
         let targets = targets_of(workload, evidence, nodes, self.options);
         let mut drafts: Vec<Draft<'_>> = workload
-            .containers
-            .iter()
+            .all_containers()
             .zip(evidence)
             .zip(targets)
-            .map(|((container, evidence), targets)| {
-                self.draft((container, nodes), *evidence, targets)
+            .enumerate()
+            .map(|(index, ((container, evidence), targets))| {
+                let no_patch = no_patch_reason(workload, index);
+                self.draft((container, no_patch, nodes), *evidence, targets)
             })
             .collect();
+        for draft in &mut drafts {
+            let sized_by = workload.vpa.as_deref();
+            draft.remarks.extend(
+                RESOURCES
+                    .iter()
+                    .filter_map(|resource| running_remark(draft.container, *resource, sized_by)),
+            );
+        }
         let target_changes = self.share_with_autoscalers(workload, &mut drafts);
         let containers: Vec<ContainerReport> =
             drafts.into_iter().map(|draft| self.container(draft, cost)).collect();
@@ -185,6 +196,7 @@ impl Assembly<'_> {
             labels: workload.labels.iter().map(|(name, value)| (text(name), text(value))).collect(),
             replicas: workload.replicas,
             vpa: workload.vpa.as_deref().map(text),
+            scaled_by: workload.scaled_by.clone(),
             target_changes,
             shape,
             runs,
@@ -195,7 +207,7 @@ impl Assembly<'_> {
 
     fn draft<'a>(
         &self,
-        (container, nodes): (&'a Container, &NodeSizes),
+        (container, no_patch, nodes): (&'a Container, Option<NoPatchReason>, &NodeSizes),
         evidence: Option<&'a ContainerEvidence>,
         targets: ContainerTargets,
     ) -> Draft<'a> {
@@ -209,7 +221,7 @@ impl Assembly<'_> {
             let Ok(need) = targets.of(resource) else { return Change::default() };
             let planned = plan(&ChangeInput {
                 resource,
-                configured: configured(container, resource),
+                configured: by_template(container, resource),
                 has_own_request: amount_of(&container.requests, resource).is_some(),
                 need,
                 limit_rule: self.options.limits.of(resource),
@@ -219,6 +231,10 @@ impl Assembly<'_> {
                 memory_peak: evidence.and_then(|evidence| evidence.memory_peak),
                 least_limit: targets.least_memory_limit.filter(|_| resource == Resource::Memory),
             });
+            if let Some(reason) = no_patch.filter(|_| changes(&planned.change)) {
+                let held = held_without_patch(reason, resource, need.target);
+                return Change { held: Some(held), ..Change::default() };
+            }
             let groups = evidence.map(|evidence| &*evidence.node_groups).unwrap_or_default();
             let thresholds = &self.options.thresholds.node_groups;
             if changes(&planned.change) && should_split(groups, resource, thresholds) {
@@ -228,7 +244,7 @@ impl Assembly<'_> {
             remarks.extend(planned.remarks);
             planned.change
         });
-        Draft { container, evidence, targets, changes, remarks }
+        Draft { container, no_patch, evidence, targets, changes, remarks }
     }
 
     /// Holds changes that an autoscaler of replicas does not allow; returns the targets that change with the
@@ -240,20 +256,15 @@ impl Assembly<'_> {
     ) -> Vec<TargetChange> {
         let mut target_changes = Vec::new();
         for (index, resource) in RESOURCES.into_iter().enumerate() {
-            let injected = workload.injected.iter().map(|container| {
-                let current = request_of(container, resource);
-                let Container { name, role, .. } = container;
-                ContainerRequest { name, role: *role, current, new: current }
-            });
             let requests: Vec<ContainerRequest<'_>> = drafts
                 .iter()
                 .map(|draft| {
-                    let current = request_of(draft.container, resource);
+                    // Autoscalers compare usage with the requests of pods.
+                    let current = running_request_of(draft.container, resource);
                     let new = draft.changes[index].request.or(current);
                     let Container { name, role, .. } = draft.container;
                     ContainerRequest { name, role: *role, current, new }
                 })
-                .chain(injected)
                 .collect();
             let rule = self.options.autoscalers;
             let SharedDecision { target_changes: of_resource, held } =
@@ -279,7 +290,7 @@ impl Assembly<'_> {
 
     fn container(&self, draft: Draft<'_>, cost: PodCost) -> ContainerReport {
         let rows = RESOURCES.map(|resource| self.row(&draft, resource, cost));
-        let Draft { container, evidence, targets, remarks, .. } = draft;
+        let Draft { container, no_patch, evidence, targets, remarks, .. } = draft;
         let memory = targets.memory.ok().map(|need| need.target);
         let above_target = |bytes: i64| memory.is_some_and(|target| bytes > target);
         let peak = evidence.and_then(|evidence| evidence.memory_peak);
@@ -291,6 +302,7 @@ impl Assembly<'_> {
         ContainerReport {
             name: container.name.to_string(),
             role: container.role,
+            no_patch,
             resources: rows.into(),
             oom_kills: evidence.map_or(0, |evidence| evidence.oom_kills),
             last_oom_kill: evidence.and_then(|evidence| evidence.last_oom_kill),
@@ -311,7 +323,8 @@ impl Assembly<'_> {
 
     fn row(&self, draft: &Draft<'_>, resource: Resource, cost: PodCost) -> ResourceReport {
         let Draft { container, evidence, targets, changes, .. } = draft;
-        let configured = configured(container, resource);
+        let configured = in_pods(container, resource);
+        let template = template_amounts(container, resource);
         let thresholds = &self.options.thresholds;
         let index = usize::from(resource == Resource::Memory);
         // Init containers run before the others, within what those request.
@@ -325,6 +338,7 @@ impl Assembly<'_> {
             resource,
             request: configured.request,
             limit: configured.limit,
+            template,
             target: None,
             lower: None,
             upper: None,
@@ -374,11 +388,25 @@ impl Assembly<'_> {
     }
 }
 
-fn configured(container: &Container, resource: Resource) -> Configured {
-    Configured {
-        request: request_of(container, resource),
-        limit: limit_of(container, resource),
-        is_unknown: container.resources_unknown,
+/// Why no manifest can be patched. The injected containers follow those of the template.
+fn no_patch_reason(workload: &Workload, index: usize) -> Option<NoPatchReason> {
+    if index >= workload.containers.len() {
+        return Some(NoPatchReason::Injected);
+    }
+    workload.group.as_ref().map(|_| NoPatchReason::Grouped)
+}
+
+fn held_without_patch(reason: NoPatchReason, resource: Resource, target: i64) -> String {
+    let target = amount_text(resource, target);
+    match reason {
+        NoPatchReason::Injected => format!(
+            "it is injected and no manifest has it; request {target} where the injection is configured"
+        ),
+        NoPatchReason::Grouped => {
+            format!(
+                "no manifest is of the whole group; request {target} where its members are created"
+            )
+        }
     }
 }
 

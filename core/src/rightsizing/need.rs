@@ -2,7 +2,7 @@
 
 use super::{
     evidence::{ContainerEvidence, EvidenceGap, RunCounts},
-    survey::{Amounts, Container, Resource},
+    survey::{Amounts, Container, Resource, RunningAmounts},
     thresholds::UnsaidThresholds,
 };
 use crate::{
@@ -56,16 +56,38 @@ pub fn amount_of(amounts: &Amounts, resource: Resource) -> Option<i64> {
     }
 }
 
-/// The limit of a container. Zero counts as unset.
+/// The limit of a container in the pod template. Zero counts as unset.
 pub fn limit_of(container: &Container, resource: Resource) -> Option<i64> {
-    amount_of(&container.limits, resource).filter(|amount| *amount > 0)
+    set_amount(&container.limits, resource)
 }
 
-/// What pods of a container request. Without a request, the API server sets it to the limit. Zero counts as
-/// unset.
+/// What new pods of a container request by the pod template. Without a request, the API server sets it to the limit. Zero
+/// counts as unset.
 pub fn request_of(container: &Container, resource: Resource) -> Option<i64> {
-    let request = amount_of(&container.requests, resource);
-    request.or_else(|| limit_of(container, resource)).filter(|amount| *amount > 0)
+    request(&container.requests, &container.limits, resource)
+}
+
+/// The limit that pods of a container run with.
+pub fn running_limit_of(container: &Container, resource: Resource) -> Option<i64> {
+    set_amount(&container.running.map_or(container.limits, |running| running.limits), resource)
+}
+
+/// What existing pods of a container request. It differs from [`request_of`] if they were sized when they were admitted, or
+/// resized.
+pub fn running_request_of(container: &Container, resource: Resource) -> Option<i64> {
+    match container.running {
+        Some(RunningAmounts { requests, limits }) => request(&requests, &limits, resource),
+        None => request_of(container, resource),
+    }
+}
+
+fn set_amount(amounts: &Amounts, resource: Resource) -> Option<i64> {
+    amount_of(amounts, resource).filter(|amount| *amount > 0)
+}
+
+fn request(requests: &Amounts, limits: &Amounts, resource: Resource) -> Option<i64> {
+    let request = amount_of(requests, resource);
+    request.or_else(|| set_amount(limits, resource)).filter(|amount| *amount > 0)
 }
 
 /// An amount for people: `250m`, `844Mi`, `1.27Gi`.

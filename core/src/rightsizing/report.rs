@@ -9,7 +9,7 @@ use crate::{recommender::ResourceExplanation, types::Time};
 
 use super::{
     evidence::{EvidenceGap, MemoryPeak, NodeGroupTarget, RunCounts},
-    survey::{ContainerRole, Resource, RuntimeHint, Unread, UtilizationTarget},
+    survey::{AutoscalerRef, ContainerRole, Resource, RuntimeHint, Unread, UtilizationTarget},
 };
 
 /// The schema version of the report. It increases when a field changes its meaning or is removed, not when a field is
@@ -166,6 +166,9 @@ pub struct WorkloadReport {
     pub replicas: Option<u32>,
     /// The VerticalPodAutoscaler that targets it.
     pub vpa: Option<String>,
+    /// The autoscalers of replicas that target it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled_by: Vec<AutoscalerRef>,
     /// Targets of autoscalers that have to change together with the requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub target_changes: Vec<TargetChange>,
@@ -219,6 +222,8 @@ pub struct ContainerReport {
     pub name: String,
     /// When it runs.
     pub role: ContainerRole,
+    /// Why no manifest can be patched; absent if one can.
+    pub no_patch: Option<NoPatchReason>,
     /// CPU, then memory.
     pub resources: Vec<ResourceReport>,
     /// OOM kills within the window.
@@ -243,6 +248,39 @@ pub struct ContainerReport {
     pub remarks: Vec<String>,
 }
 
+/// Why no manifest has the resources of a container.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::IntoStaticStr,
+    strum::EnumIter,
+)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum NoPatchReason {
+    /// Pods have the container and their template does not: a webhook or a controller injects it.
+    Injected,
+    /// The workload stands for several Jobs or other owners.
+    Grouped,
+}
+
+/// What the pod template asks for, in millicores or bytes.
+#[skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateAmounts {
+    /// The request.
+    pub request: Option<i64>,
+    /// The limit.
+    pub limit: Option<i64>,
+}
+
 /// One resource of a container. CPU is in millicores, memory in bytes.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -250,17 +288,19 @@ pub struct ContainerReport {
 pub struct ResourceReport {
     /// Which.
     pub resource: Resource,
-    /// The request of one pod; absent if there is none or it is unknown.
+    /// The request of one existing pod; absent if there is none or it is unknown.
     pub request: Option<i64>,
-    /// The limit of one pod.
+    /// The limit of one existing pod.
     pub limit: Option<i64>,
+    /// What the pod template asks for, if pods run with other amounts.
+    pub template: Option<TemplateAmounts>,
     /// What it should request; absent if there is no number.
     pub target: Option<i64>,
     /// Pods with a lower request should get more.
     pub lower: Option<i64>,
     /// Pods with a higher request need less.
     pub upper: Option<i64>,
-    /// What to do with the request and the limit.
+    /// What to do with the request and the limit of the pod template.
     pub change: Change,
     /// How dangerous the request or limit is.
     pub risk: Level,
@@ -277,6 +317,18 @@ pub struct ResourceReport {
     pub unsaid: Option<EvidenceGap>,
     /// How the recommender came to the number.
     pub explanation: Option<ResourceExplanation>,
+}
+
+impl ResourceReport {
+    /// The new request, if it is another one than pods have now.
+    pub fn new_request(&self) -> Option<i64> {
+        self.change.request.filter(|new| self.request != Some(*new))
+    }
+
+    /// The new limit, if it is another one than pods have now.
+    pub fn new_limit(&self) -> Option<i64> {
+        self.change.limit.filter(|new| self.limit != Some(*new))
+    }
 }
 
 /// What to do with the request and the limit of a container.

@@ -26,7 +26,8 @@ pub fn shape_of(
         return Some(format!("{shape} by {SHAPE_ANNOTATION}"));
     }
     if runs.is_some() {
-        return Some(format!("{} by owner", workload.kind.to_lowercase()));
+        let by = workload.group.as_ref().map_or("owner", |group| &group.by);
+        return Some(format!("{} by {by}", workload.kind.to_lowercase()));
     }
     if let Some(label) = group_label {
         return Some(format!("node groups by {label}"));

@@ -111,7 +111,8 @@ pub struct Workload {
     pub nodes: Vec<Box<str>>,
     /// The names of its existing pods.
     pub pods: Vec<Box<str>>,
-    /// HorizontalPodAutoscalers and WatermarkPodAutoscalers whose targets are relative to its requests.
+    /// Metrics of HorizontalPodAutoscalers whose targets are relative to its requests. The watermarks of a
+    /// WatermarkPodAutoscaler are amounts, so a new request does not change what they mean.
     pub utilization_targets: Vec<UtilizationTarget>,
     /// Whether autoscalers of its namespace could not be read, so that `utilization_targets` may be incomplete.
     pub autoscalers_unknown: bool,
@@ -120,11 +121,56 @@ pub struct Workload {
     /// The object whose pod template this workload uses, if it is another one: `Deployment/web` for a Rollout with a
     /// `workloadRef`.
     pub template_owner: Option<Box<str>>,
+    /// The autoscalers of replicas that target it.
+    pub scaled_by: Vec<AutoscalerRef>,
     /// The containers of the pod template.
     pub containers: Vec<Container>,
-    /// The containers that only its newest pod has, such as those of a service mesh. Their requests count for
-    /// `utilization_targets`, and do not change.
+    /// The containers that only its newest pod has, such as those of a service mesh. No manifest has them, so their requests
+    /// do not change.
     pub injected: Vec<Container>,
+    /// The owners of pods that it stands for, if it is a group of them.
+    pub group: Option<OwnerGroup>,
+}
+
+impl Workload {
+    /// All containers of its pods: those of the template, then the injected ones.
+    pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
+        self.containers.iter().chain(&self.injected)
+    }
+}
+
+/// An autoscaler of replicas.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalerRef {
+    /// `HorizontalPodAutoscaler` or `WatermarkPodAutoscaler`.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
+/// Owners of pods that are one workload: `--group-jobs-by` and `--group-by-owner`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerGroup {
+    /// What they have in common: `label app`, or `owner`.
+    pub by: Box<str>,
+    /// The owners, the latest first. Each of them is a run.
+    pub members: Vec<GroupMember>,
+    /// How many earlier ones are no members, because there are too many.
+    pub omitted: usize,
+}
+
+/// An owner of pods in a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupMember {
+    /// Its kind.
+    pub kind: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// When it was created, if known.
+    pub created: Option<Time>,
+    /// The names of its existing pods.
+    pub pods: Vec<Box<str>>,
 }
 
 /// A metric of an autoscaler whose target is relative to the requests of a workload.
@@ -153,16 +199,36 @@ pub struct Container {
     pub name: Box<str>,
     /// When it runs.
     pub role: ContainerRole,
-    /// Its own requests. A missing one is its limit, if it has one.
+    /// The requests of the pod template. A missing one is its limit, if it has one.
     pub requests: Amounts,
-    /// Its limits.
+    /// The limits of the pod template.
     pub limits: Amounts,
+    /// What its pods run with: a VerticalPodAutoscaler or a resize in place changes pods and not the template. `None` if there
+    /// are no pods, or no template.
+    pub running: Option<RunningAmounts>,
     /// The LimitRange whose defaults are among its requests and limits.
     pub limit_range: Option<Box<str>>,
     /// Whether requests and limits could not be read. Then a missing amount is unknown, and not unset.
     pub resources_unknown: bool,
     /// Settings of the runtime that determine its memory.
     pub runtime: Option<RuntimeHint>,
+}
+
+/// The requests and limits of a container in existing pods. If the pods differ, the largest amounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunningAmounts {
+    /// The requests.
+    pub requests: Amounts,
+    /// The limits.
+    pub limits: Amounts,
+}
+
+impl Amounts {
+    /// The larger amount of each resource.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { cpu: self.cpu.max(other.cpu), memory: self.memory.max(other.memory) }
+    }
 }
 
 /// When a container of a pod runs.

@@ -89,7 +89,7 @@ impl NodeSizes {
     }
 }
 
-/// Computes the targets of all containers, in their order.
+/// Computes the targets of all containers, those of the pod template before the injected ones.
 pub fn targets_of(
     workload: &Workload,
     evidence: &[Option<&ContainerEvidence>],
@@ -97,13 +97,13 @@ pub fn targets_of(
     options: &ReportOptions,
 ) -> Vec<ContainerTargets> {
     let mut targets: Vec<ContainerTargets> = workload
-        .containers
-        .iter()
+        .all_containers()
         .zip(evidence)
         .map(|(container, evidence)| of_container(container, *evidence, options))
         .collect();
     if options.cap_to_largest_node {
-        cap(&workload.containers, &mut targets, nodes);
+        let containers: Vec<&Container> = workload.all_containers().collect();
+        cap(&containers, &mut targets, nodes);
     }
     targets
 }
@@ -193,7 +193,7 @@ fn without_page_cache(
 
 /// Caps the targets of a pod so that it fits the node that reduces them least. Init containers run before the
 /// others, so each is capped alone.
-fn cap(containers: &[Container], targets: &mut [ContainerTargets], nodes: &NodeSizes) {
+fn cap(containers: &[&Container], targets: &mut [ContainerTargets], nodes: &NodeSizes) {
     let capacity =
         PodCapacity { cap: ResourceAmounts::default(), node_capacities: nodes.capacities.clone() };
     let is_init = |index: &usize| containers[*index].role == ContainerRole::Init;

@@ -48,6 +48,7 @@ pub fn explained(first: Time, last: Time, samples: u64) -> ResourceExplanation {
         upper_bound_factor: None,
         throttled: None,
         bump: None,
+        plan: None,
         lower: step,
         target: step,
         upper: step,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     recommender::{
         ContainerHistory, ContainerRecommendation, History, OomKill, ResourceAmounts, Settings,
-        VpaSettings, recommend,
+        VpaSettings, plan::KnownRequests, recommend,
     },
     types::quantity::Quantity,
 };
@@ -90,6 +90,12 @@ impl Recommender {
         let existing = vpa.history.get(&step.container);
         let rules = vpa.vpa_settings.rules(existing, settings);
         let container = vpa.history.container_mut(&step.container, step.at, &rules);
+        let request = step.share.request;
+        let requests = KnownRequests {
+            cpu: Some(request.cpu.as_cores()),
+            memory: Some(request.memory.as_f64()),
+        };
+        container.observe_requests(requests, &rules);
         // Samples are only rejected if they are out of order, which a virtual clock does not produce.
         if step.oom_killed {
             let kill = OomKill {
@@ -109,6 +115,17 @@ impl Recommender {
         for vpa in &mut self.vpas {
             for (_, container) in vpa.history.iter_mut() {
                 container.retain_replicas(&is_alive);
+            }
+        }
+    }
+
+    /// Decides on planned requests. To be called each minute, before [`recommend`](Self::recommend).
+    pub fn decide_plans(&mut self, now: Time) {
+        let Self { settings, vpas } = self;
+        for SimulatedVpa { vpa_settings, history, .. } in vpas {
+            for (_, container) in history.iter_mut() {
+                let rules = vpa_settings.rules(Some(container), settings);
+                container.decide_plan(&rules, now, KnownRequests::default());
             }
         }
     }

@@ -54,6 +54,11 @@ pub enum SkipReason {
         /// The relative difference.
         difference: f64,
     },
+    /// Its requests are within the bounds of a plan.
+    #[error(
+        "its requests are within the bounds of the plan: a change would save less than its price"
+    )]
+    WithinPlan,
     /// Its requests are within bounds, and it is too young to be updated for a smaller difference.
     #[error("its requests are within bounds, and it is too young for a smaller update until {}", second_of(*.until))]
     #[strum(serialize = "young")]
@@ -220,11 +225,12 @@ impl SkipReason {
     }
 
     /// The reasons of pods that need no update.
-    const NEEDS_NO_UPDATE: [&'static str; 8] = [
+    const NEEDS_NO_UPDATE: [&'static str; 9] = [
         "mode",
         "gate_closed",
         "no_recommendation",
         "near_target",
+        "within_plan",
         "young",
         "nothing_to_write",
         "leaving",

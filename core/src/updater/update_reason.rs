@@ -60,12 +60,15 @@ pub fn had_quick_oom(
     })
 }
 
-/// Returns why a pod needs an update, or why it does not. `resized` is the time of its last resize.
+/// Returns why a pod needs an update, or why it does not. `resized` is the time of its last resize. If the requests are
+/// planned (`is_planned`), age and difference do not count: the plan has decided that a change within the bounds saves less
+/// than its price, and requests outside of them follow the plan at once.
 pub fn update_reason(
     priority: &Priority,
     quick_oom: bool,
     status: &PodStatus,
     resized: Option<Time>,
+    is_planned: bool,
     settings: &Settings,
     now: Time,
 ) -> Result<UpdateReason, SkipReason> {
@@ -78,6 +81,9 @@ pub fn update_reason(
     }
     if priority.outside_recommended_range {
         return Ok(UpdateReason::OutsideRange);
+    }
+    if is_planned {
+        return Err(SkipReason::WithinPlan);
     }
     let resized = resized.filter(|_| settings.fixes.has(Fix::ResizeRenewsAge));
     let since =

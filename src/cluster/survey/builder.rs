@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use kube::core::ObjectMeta;
-use plimsoll_core::{
-    rightsizing::survey::{Container, ContainerRole, Survey, Unread, UtilizationTarget, Workload},
-    types::Time,
+use plimsoll_core::rightsizing::{
+    owner_groups::group_of,
+    survey::{AutoscalerRef, Container, GroupMember, Survey, Unread, UtilizationTarget, Workload},
 };
 
 use super::{
     limit_ranges::{DefaultResources, SurveyedLimitRange},
-    objects::{ObjectRef, PodSpec, SurveyedController, SurveyedHpa, SurveyedPod, SurveyedVpa},
+    objects::{
+        ObjectRef, PodSpec, SurveyedController, SurveyedHpa, SurveyedPod, SurveyedVpa, SurveyedWpa,
+    },
+    pod_groups::{Draft, KeptMetadata, PodGroup, differs},
     reader::UnlistedPlaces,
     scope::SurveyScope,
 };
@@ -19,8 +22,8 @@ use crate::cluster::cache::{
     selector::Selector,
 };
 
-/// Prefixes of the annotations that decisions use.
-const KEPT_ANNOTATION_PREFIXES: [&str; 3] = ["plimsoll.dev/", "meta.helm.sh/", "helm.sh/"];
+/// How far above a pod an owner is looked for that others are grouped by.
+const MAX_OWNERS: usize = 10;
 
 /// Identifies a controller. The version of its API does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,9 +44,14 @@ pub(super) struct SurveyBuilder {
     controllers: HashMap<ControllerId, ListedController>,
     /// Pods by their direct owner. Pods without one, and static pods, are owned by themselves.
     pods: HashMap<ControllerId, PodGroup>,
+    /// Pods that have finished, by their direct owner, if pods are grouped by owners.
+    finished_pods: HashMap<ControllerId, PodGroup>,
+    /// The owners of pods that may own others, if pods are grouped by owners.
+    owners_of_pods: HashMap<ControllerId, ControllerId>,
     /// Whether objects of a kind can be scaled. The owners of those that cannot are not followed.
     custom_kinds: HashMap<CustomKind, bool>,
     targets: Vec<(ControllerId, UtilizationTarget)>,
+    autoscalers: Vec<(ControllerId, AutoscalerRef)>,
     vpas: BTreeMap<ControllerId, Box<str>>,
     defaults: DefaultResources,
     unknown_autoscalers: UnlistedPlaces,
@@ -57,31 +65,6 @@ struct ListedController {
     replicas: Option<u32>,
     containers: Vec<Container>,
     template_owner: Option<ControllerId>,
-}
-
-/// The unfinished pods of an owner.
-#[derive(Debug)]
-struct PodGroup {
-    api_version: Box<str>,
-    /// Whether the pods belong to no controller.
-    is_bare: bool,
-    /// Names of pods and of their nodes.
-    pods: BTreeMap<Box<str>, Option<Box<str>>>,
-    newest: NewestPod,
-}
-
-#[derive(Clone, Debug, Default)]
-struct NewestPod {
-    key: (Option<Time>, Box<str>),
-    containers: Vec<Container>,
-    metadata: KeptMetadata,
-}
-
-#[derive(Clone, Debug, Default)]
-struct KeptMetadata {
-    labels: BTreeMap<Box<str>, Box<str>>,
-    annotations: BTreeMap<Box<str>, Box<str>>,
-    created: Option<Time>,
 }
 
 impl ControllerId {
@@ -125,11 +108,12 @@ impl SurveyBuilder {
         Self { scope, ..Self::default() }
     }
 
-    /// Adds a pod, unless it has finished.
+    /// Adds a pod. One that has finished only counts if pods are grouped by owners.
     pub fn add_pod(&mut self, pod: &SurveyedPod) {
         let metadata = &pod.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        if pod.is_finished() || !self.scope.includes_namespace(namespace) {
+        let groups_owners = !self.scope.groups.owner_kinds.is_empty();
+        if pod.is_finished() && !groups_owners || !self.scope.includes_namespace(namespace) {
             return;
         }
         let name = metadata.name.as_deref().unwrap_or_default();
@@ -140,19 +124,14 @@ impl SurveyBuilder {
             Some(owner) => (ControllerId::of_owner(namespace, owner), owner.api_version.clone()),
             None => (ControllerId::new(namespace, "v1", "Pod", name), "v1".into()),
         };
-        let group = self.pods.entry(id).or_insert_with(|| PodGroup {
-            api_version,
-            is_bare: owner.is_none(),
-            pods: BTreeMap::new(),
-            newest: NewestPod::default(),
-        });
-        let node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
-        group.pods.insert(name.into(), node);
-        let key = (created(metadata), Box::from(name));
-        if group.newest.key < key {
-            let (containers, metadata) = (pod.spec.containers(), KeptMetadata::new(metadata));
-            group.newest = NewestPod { key, containers, metadata };
+        if groups_owners && owner.is_some() {
+            let own = ControllerId::new(namespace, "v1", "Pod", name);
+            self.owners_of_pods.insert(own, id.clone());
         }
+        let pods = if pod.is_finished() { &mut self.finished_pods } else { &mut self.pods };
+        let new = || PodGroup::new(api_version, owner.is_none(), pod.ends());
+        let group = pods.entry(id).or_insert_with(new);
+        group.add(name, pod);
     }
 
     /// Adds a controller of a kind. Pods are added before, because there are many ReplicaSets and Jobs without pods, which
@@ -202,6 +181,17 @@ impl SurveyBuilder {
         let id = ControllerId::of_reference(namespace, &hpa.spec.scale_target_ref);
         let targets = hpa.spec.utilization_targets(name).into_iter();
         self.targets.extend(targets.map(|target| (id.clone(), target)));
+        let kind = "HorizontalPodAutoscaler".into();
+        self.autoscalers.push((id, AutoscalerRef { kind, name: name.into() }));
+    }
+
+    /// Adds a WatermarkPodAutoscaler. Its watermarks are amounts and not shares of requests.
+    pub fn add_wpa(&mut self, wpa: &SurveyedWpa) {
+        let namespace = wpa.metadata.namespace.as_deref().unwrap_or_default();
+        let name = wpa.metadata.name.as_deref().unwrap_or_default();
+        let id = ControllerId::of_reference(namespace, &wpa.spec.scale_target_ref);
+        let kind = "WatermarkPodAutoscaler".into();
+        self.autoscalers.push((id, AutoscalerRef { kind, name: name.into() }));
     }
 
     /// Sets where autoscalers may be missing.
@@ -227,7 +217,8 @@ impl SurveyBuilder {
 
     /// The API versions and kinds of owners of which it is not known yet whether they can be scaled.
     pub fn unknown_kinds(&self) -> BTreeSet<(Box<str>, Box<str>)> {
-        let of_pods = self.pods.iter().map(|(id, group)| (id, &group.api_version));
+        let pods = self.pods.iter().chain(&self.finished_pods);
+        let of_pods = pods.map(|(id, group)| (id, &group.api_version));
         let owners = self.controllers.values().filter_map(|listed| listed.owner.as_ref());
         let of_controllers = owners.map(|(id, api_version)| (id, api_version));
         let is_unknown = |id: &ControllerId| {
@@ -250,6 +241,9 @@ impl SurveyBuilder {
     /// The topmost controller above an object, itself included: the last one that is built in or scalable, as for VPAs.
     /// If there is none, the object itself.
     fn top_of(&self, object: &ControllerId) -> ControllerId {
+        if let Some(owner) = self.grouping_owner(object) {
+            return owner.clone();
+        }
         let mut path = vec![object];
         let mut top = object;
         while let Some(&id) = path.last() {
@@ -269,6 +263,33 @@ impl SurveyBuilder {
         top.clone()
     }
 
+    /// The topmost owner of an object, itself included, that others are grouped by. Any kind may be between them.
+    fn grouping_owner<'a>(&'a self, object: &'a ControllerId) -> Option<&'a ControllerId> {
+        if self.scope.groups.owner_kinds.is_empty() {
+            return None;
+        }
+        let (mut top, mut id) = (None, object);
+        for _ in 0..MAX_OWNERS {
+            if self.scope.groups.is_by_kind(&id.kind) {
+                top = Some(id);
+            }
+            let listed = self.controllers.get(id).and_then(|listed| listed.owner.as_ref());
+            match listed.map(|(owner, _)| owner).or_else(|| self.owners_of_pods.get(id)) {
+                Some(owner) => id = owner,
+                None => break,
+            }
+        }
+        top
+    }
+
+    /// Whether an owner is listed that others are grouped by, or has pods.
+    pub fn has_kind(&self, kind: &str) -> bool {
+        let is_of_kind = |id: &ControllerId| id.kind.eq_ignore_ascii_case(kind);
+        let owners = self.controllers.values().filter_map(|listed| listed.owner.as_ref());
+        let pods = self.pods.keys().chain(self.finished_pods.keys());
+        self.controllers.keys().chain(owners.map(|(id, _)| id)).chain(pods).any(is_of_kind)
+    }
+
     /// Whether anything was found in a namespace.
     pub fn has_namespace(&self, namespace: &str) -> bool {
         let is_in = |id: &ControllerId| &*id.namespace == namespace;
@@ -283,8 +304,21 @@ impl SurveyBuilder {
             // A version is known from the object, or else from the reference to it.
             let version =
                 if top == *id { Some(&*group.api_version) } else { self.version_of(&top) };
+            let member = self.member(&top, id, group);
             let draft = drafts.entry(top).or_default();
             draft.add(group, version);
+            draft.members.extend(member);
+        }
+        for (id, group) in &self.finished_pods {
+            let top = self.top_of(id);
+            let version = self.version_of(&top);
+            // Anything else is no workload because of finished pods.
+            let Some(member) = self.member(&top, id, group) else { continue };
+            let draft = drafts.entry(top).or_default();
+            draft.add_finished(group, version);
+            if !self.pods.contains_key(id) {
+                draft.members.push(GroupMember { pods: Vec::new(), ..member });
+            }
         }
         let template_owners: HashSet<_> =
             self.controllers.values().filter_map(|listed| listed.template_owner.as_ref()).collect();
@@ -309,6 +343,10 @@ impl SurveyBuilder {
         }
         let vpas: BTreeMap<_, _> =
             self.vpas.iter().map(|(id, name)| (self.top_of(id), name.clone())).collect();
+        let mut autoscalers: BTreeMap<ControllerId, Vec<AutoscalerRef>> = BTreeMap::new();
+        for (id, autoscaler) in &self.autoscalers {
+            autoscalers.entry(self.top_of(id)).or_default().push(autoscaler.clone());
+        }
         for (id, draft) in drafts {
             if !self.scope.includes_kind(&id.kind) {
                 continue;
@@ -322,11 +360,28 @@ impl SurveyBuilder {
             workload
                 .utilization_targets
                 .sort_by(|a, b| (&a.name, a.metric).cmp(&(&b.name, b.metric)));
+            workload.scaled_by = autoscalers.remove(&id).unwrap_or_default();
+            workload.scaled_by.sort_unstable();
             workload.autoscalers_unknown = self.unknown_autoscalers.include(&id.namespace);
             workload.vpa = vpas.get(&id).cloned();
             workloads.push(workload);
         }
         Survey { workloads, ..Survey::default() }
+    }
+
+    /// An owner of pods in a group.
+    fn member(
+        &self,
+        top: &ControllerId,
+        id: &ControllerId,
+        group: &PodGroup,
+    ) -> Option<GroupMember> {
+        self.scope.groups.is_by_kind(&top.kind).then(|| GroupMember {
+            kind: id.kind.clone(),
+            name: id.name.clone(),
+            created: group.newest.key.0,
+            pods: group.pods.keys().cloned().collect(),
+        })
     }
 
     fn version_of(&self, id: &ControllerId) -> Option<&str> {
@@ -357,19 +412,24 @@ impl SurveyBuilder {
         let (pods, nodes): (Vec<_>, Vec<_>) = draft.pods.into_iter().unzip();
         let (mut containers, mut injected) = match containers {
             Some(containers) => {
-                let is_injected = |one: &Container| {
-                    one.role != ContainerRole::Init
-                        && containers.iter().all(|known| known.name != one.name)
-                };
-                let of_pod = draft.newest.containers.iter().filter(|one| is_injected(one)).cloned();
-                let injected = of_pod.collect();
+                let is_injected =
+                    |one: &&Container| containers.iter().all(|known| known.name != one.name);
+                let of_pod = draft.newest.containers.iter().filter(is_injected).cloned();
+                let injected: Vec<Container> = of_pod.collect();
                 (containers, injected)
             }
             None => (draft.newest.containers, Vec::new()),
         };
         for containers in [&mut containers, &mut injected] {
             self.defaults.apply(&id.namespace, containers);
+            for container in containers {
+                let running = draft.newest.running.get(&container.name).copied();
+                container.running = running.filter(|running| differs(container, running));
+            }
         }
+        // Pods that run all the time have no runs.
+        let is_group = draft.ends && !draft.members.is_empty();
+        let group = is_group.then(|| group_of("owner", draft.members));
         Workload {
             cluster: None,
             namespace: id.namespace.clone(),
@@ -386,47 +446,12 @@ impl SurveyBuilder {
             autoscalers_unknown: false,
             vpa: None,
             template_owner: owner.map(|owner| format!("{}/{}", owner.kind, owner.name).into()),
+            scaled_by: Vec::new(),
             containers,
             injected,
+            group,
         }
     }
-}
-
-/// The pods of a workload.
-#[derive(Debug, Default)]
-struct Draft {
-    api_version: Option<Box<str>>,
-    is_bare: bool,
-    pods: BTreeMap<Box<str>, Option<Box<str>>>,
-    newest: NewestPod,
-}
-
-impl Draft {
-    fn add(&mut self, group: &PodGroup, version: Option<&str>) {
-        self.api_version = self.api_version.take().or_else(|| version.map(Box::from));
-        self.is_bare = group.is_bare;
-        self.pods.extend(group.pods.iter().map(|(name, node)| (name.clone(), node.clone())));
-        if self.newest.key < group.newest.key {
-            self.newest = group.newest.clone();
-        }
-    }
-}
-
-impl KeptMetadata {
-    fn new(metadata: &ObjectMeta) -> Self {
-        let boxed = |(key, value): (&String, &String)| (key.as_str().into(), value.as_str().into());
-        let is_kept = |key: &str| KEPT_ANNOTATION_PREFIXES.iter().any(|one| key.starts_with(one));
-        let annotations = metadata.annotations.iter().flatten();
-        Self {
-            labels: metadata.labels.iter().flatten().map(boxed).collect(),
-            annotations: annotations.filter(|(key, _)| is_kept(key)).map(boxed).collect(),
-            created: created(metadata),
-        }
-    }
-}
-
-fn created(metadata: &ObjectMeta) -> Option<Time> {
-    metadata.creation_timestamp.as_ref().map(|at| at.0.into())
 }
 
 /// An object that could not be decoded.

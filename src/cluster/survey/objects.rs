@@ -1,12 +1,14 @@
 //! Objects reduced to what a survey needs. A page of full objects is decoded into these and dropped.
 
+use std::collections::BTreeMap;
+
 use kube::core::ObjectMeta;
 use plimsoll_core::{
     rightsizing::{
         runtime_hints::{EnvValue, runtime_hint},
-        survey::{Amounts, Container, ContainerRole, Resource, UtilizationTarget},
+        survey::{Amounts, Container, ContainerRole, Resource, RunningAmounts, UtilizationTarget},
     },
-    types::quantity::Quantity,
+    types::{quantity::Quantity, units::MilliCpu},
 };
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -25,9 +27,19 @@ pub(super) struct SurveyedPod {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub(super) struct PodPhase {
     pub phase: Option<Box<str>>,
+    container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    name: Box<str>,
+    /// What the container runs with; a resize in place may be pending.
+    resources: Option<Resources>,
 }
 
 /// The spec of a pod or of a pod template.
@@ -35,6 +47,7 @@ pub(super) struct PodPhase {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PodSpec {
     pub node_name: Option<Box<str>>,
+    restart_policy: Option<Box<str>>,
     containers: Vec<PodContainer>,
     init_containers: Vec<PodContainer>,
 }
@@ -191,10 +204,63 @@ struct MetricTarget {
     average_utilization: Option<u32>,
 }
 
+/// A WatermarkPodAutoscaler.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct SurveyedWpa {
+    #[serde(default, deserialize_with = "lean_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "or_default")]
+    pub spec: WpaSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct WpaSpec {
+    pub scale_target_ref: ObjectRef,
+}
+
 impl SurveyedPod {
+    /// What its containers run with, by name.
+    pub fn running(&self) -> BTreeMap<Box<str>, RunningAmounts> {
+        let statuses =
+            self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
+        let actual: BTreeMap<&str, &Resources> =
+            statuses.filter_map(|one| Some((&*one.name, one.resources.as_ref()?))).collect();
+        let containers = self.spec.containers.iter().chain(&self.spec.init_containers);
+        let by_name = containers.map(|one| {
+            let spec = running(&one.resources);
+            let actual = actual.get(&*one.name).map(|resources| running(resources));
+            let actual = actual.filter(|actual| *actual != RunningAmounts::default());
+            (one.name.clone(), actual.map_or(spec, |actual| without_rounding(spec, actual)))
+        });
+        by_name.collect()
+    }
+
+    /// Whether its containers end, so that the pod is a run or a part of one.
+    pub fn ends(&self) -> bool {
+        matches!(self.spec.restart_policy.as_deref(), Some("Never" | "OnFailure"))
+    }
     /// Whether all of its containers have terminated for good.
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+}
+
+fn running(of: &Resources) -> RunningAmounts {
+    RunningAmounts { requests: amounts(&of.requests), limits: amounts(&of.limits) }
+}
+
+/// The actual amounts, with the CPU of the spec where both differ by no more than the rounding of CPU shares.
+fn without_rounding(spec: RunningAmounts, actual: RunningAmounts) -> RunningAmounts {
+    let cpu = |spec: Option<MilliCpu>, actual: Option<MilliCpu>| match (spec, actual) {
+        (Some(spec), Some(actual)) if (spec.0 - actual.0).abs() <= (spec.0 / 100).max(2) => {
+            Some(spec)
+        }
+        (_, actual) => actual,
+    };
+    RunningAmounts {
+        requests: Amounts { cpu: cpu(spec.requests.cpu, actual.requests.cpu), ..actual.requests },
+        limits: Amounts { cpu: cpu(spec.limits.cpu, actual.limits.cpu), ..actual.limits },
     }
 }
 
@@ -228,6 +294,7 @@ impl PodContainer {
             // Those of the template alone: the request of its pods is the limit if there is only a limit.
             requests: amounts(requests),
             limits: amounts(limits),
+            running: None,
             limit_range: None,
             resources_unknown: false,
             runtime: runtime_hint(&self.command, &self.args, &env),

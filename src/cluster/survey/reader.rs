@@ -248,7 +248,7 @@ impl<'a> SurveyReader<'a> {
             for (api_version, kind) in kinds {
                 count += 1;
                 let served = if count <= MAX_CUSTOM_KINDS {
-                    self.scalable_kind(&api_version, &kind).await
+                    self.custom_kind(&api_version, &kind).await
                 } else {
                     let what = format!("owners of kind {kind} of {api_version}");
                     let why = format!(
@@ -257,19 +257,36 @@ impl<'a> SurveyReader<'a> {
                     self.add_unread(Unread { what, why });
                     None
                 };
-                self.builder.lock().set_scalable(&api_version, &kind, served.is_some());
-                if let Some(served) = served {
+                let is_scalable = served.as_ref().is_some_and(|(_, is_scalable)| *is_scalable);
+                self.builder.lock().set_scalable(&api_version, &kind, is_scalable);
+                // Of kinds that cannot be scaled only the owners matter, and only if they are followed.
+                let follows_owners = !self.scope.groups.owner_kinds.is_empty();
+                if let Some((served, is_scalable)) = served
+                    && (is_scalable || follows_owners)
+                {
+                    let part = if is_scalable { ListedPart::Object } else { ListedPart::Metadata };
                     let add = |builder: &mut SurveyBuilder, object: &SurveyedController| {
                         add(builder, &served, object);
                     };
-                    self.list(&served, ListedPart::Object, add).await;
+                    self.list(&served, part, add).await;
                 }
             }
         }
     }
 
-    /// Where objects of a kind are served, if they can be scaled.
-    async fn scalable_kind(&self, api_version: &str, kind: &str) -> Option<ServedKind> {
+    /// Reports kinds of owners that others should be grouped by and that nothing has.
+    pub fn check_owner_kinds(&self) {
+        let missing = self.scope.groups.owner_kinds.iter().filter(|kind| {
+            let builder = self.builder.lock();
+            !builder.has_kind(kind)
+        });
+        let remark =
+            |kind| format!("--group-by-owner={kind}: no pod and no controller has such an owner");
+        self.remarks.lock().extend(missing.map(remark));
+    }
+
+    /// Where objects of a kind are served, and whether they can be scaled.
+    async fn custom_kind(&self, api_version: &str, kind: &str) -> Option<(ServedKind, bool)> {
         let path = match api_version.split_once('/') {
             Some((group, version)) => format!(
                 "/apis/{}/{}",
@@ -282,13 +299,13 @@ impl<'a> SurveyReader<'a> {
             Ok(served) => {
                 let names = |name: &str| served.resources.iter().any(|one| one.name == name);
                 let is_scalable = |name: &str| names(&format!("{name}/scale"));
-                let found = served.resources.iter().find(|one| {
-                    one.kind == kind
-                        && one.namespaced
-                        && !one.name.contains('/')
-                        && is_scalable(&one.name)
-                })?;
-                Some(ServedKind::new(api_version, kind, &found.name))
+                let of_kind = served
+                    .resources
+                    .iter()
+                    .filter(|one| one.kind == kind && one.namespaced && !one.name.contains('/'));
+                let found = of_kind.max_by_key(|one| is_scalable(&one.name))?;
+                let served = ServedKind::new(api_version, kind, &found.name);
+                Some((served, is_scalable(&found.name)))
             }
             Err(RequestError::NotServed) => None,
             Err(error) => {

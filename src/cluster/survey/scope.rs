@@ -1,5 +1,7 @@
 //! Which workloads a survey covers.
 
+use std::time::Duration;
+
 use crate::cluster::cache::selector::Selector;
 
 /// Which workloads a survey covers; by default all of them.
@@ -13,6 +15,28 @@ pub struct SurveyScope {
     pub label_selector: Option<String>,
     /// Kinds of workloads, in any case; all kinds if empty.
     pub kinds: Vec<String>,
+    /// Which owners of pods are one workload.
+    pub groups: OwnerGroups,
+}
+
+/// Which owners of pods are grouped into one workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerGroups {
+    /// Whether Jobs without a CronJob are grouped whose names differ only by a generated part.
+    pub job_names: bool,
+    /// Jobs without a CronJob that have the same values of these labels.
+    pub job_labels: Vec<String>,
+    /// How far back such Jobs are looked for in series.
+    pub job_window: Duration,
+    /// What has the same topmost owner of one of these kinds, in any case.
+    pub owner_kinds: Vec<String>,
+}
+
+impl OwnerGroups {
+    /// Whether everything below an owner of a kind is one workload.
+    pub fn is_by_kind(&self, kind: &str) -> bool {
+        self.owner_kinds.iter().any(|own| own.eq_ignore_ascii_case(kind))
+    }
 }
 
 /// The label selector of a scope is invalid.

@@ -9,6 +9,7 @@
 //! - the desired replicas of custom resources, which are the pods that exist;
 //! - whether a container or an amount is from the pod template or was changed when the pod was admitted or resized, and the
 //!   order of containers;
+//! - WatermarkPodAutoscalers, and the owners of custom resources, by which pods may be grouped;
 //! - the labels of nodes that kube-state-metrics is not configured to expose, and the exact names of others: known ones are
 //!   restored, of others `label_` is removed;
 //! - with a label selector: the labels of workloads. Those of pods count, as far as kube-state-metrics exposes them.
@@ -25,7 +26,10 @@ mod tests;
 use std::collections::BTreeSet;
 
 use plimsoll_core::{
-    rightsizing::survey::{Survey, Unread},
+    rightsizing::{
+        owner_groups::KnownJobs,
+        survey::{Survey, Unread},
+    },
     types::Time,
 };
 use plimsoll_storage::prometheus::{
@@ -103,6 +107,37 @@ pub async fn survey_series(
         }
     }
     Ok(survey)
+}
+
+/// Reads the Jobs that series show with one of the labels that Jobs are grouped by, those that are gone included. Without
+/// any, the error says so in one line.
+pub async fn read_known_jobs(
+    client: &PrometheusClient,
+    schema: &Schema,
+    scope: &SurveyScope,
+    at: Time,
+) -> Result<KnownJobs, String> {
+    let labels = &scope.groups.job_labels;
+    let none = || no_labelled_jobs(labels, REST);
+    let states = schema.kube_state_metrics.as_ref().ok_or_else(none)?;
+    let matchers = schema.matchers.clone();
+    let known = SeriesReader { client, schema, scope, matchers, at }.known_jobs(states).await;
+    let known = known.map_err(|error| {
+        format!("--group-jobs-by: could not read kube_job_labels, so {REST}: {error}")
+    })?;
+    if known.jobs.is_empty() { Err(none()) } else { Ok(known) }
+}
+
+/// What follows if the labels of Jobs that are gone are unknown.
+const REST: &str = "only Jobs that still exist are grouped";
+
+/// That series do not show the labels that Jobs are grouped by.
+fn no_labelled_jobs(labels: &[String], so: &str) -> String {
+    let labels = labels.join(",");
+    format!(
+        "--group-jobs-by={labels}: kube_job_labels has no such label, so {so}: run kube-state-metrics with \
+         --metric-labels-allowlist=jobs=[{labels}]"
+    )
 }
 
 /// The values of a cluster label.

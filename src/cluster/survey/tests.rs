@@ -3,7 +3,9 @@
 #![expect(clippy::needless_pass_by_value, reason = "objects are written in place")]
 
 mod fake_api_server;
+mod groups;
 mod optional_kinds;
+mod running_pods;
 
 use std::{collections::BTreeSet, sync::atomic::Ordering};
 

@@ -49,6 +49,7 @@ impl DesiredStatus {
             fetching: (!is_upstream).then(|| {
                 state.slow_history.is_enabled() && registered.state() == HistoryState::Missing
             }),
+            planned_by: recommendation.planned_by(),
             not_found: registered.is_without_history(now),
         };
         let conditions = conditions::merge(&vpa.published_status.conditions, now, &input);

@@ -133,6 +133,7 @@ impl PassRunner {
                 if state.is_waiting_for_history(key) {
                     state.slow_history.record_waiting(key, now);
                 }
+                state.vpa_registry.decide_plans(key, now);
                 let desired = DesiredStatus::new(state, key, now);
                 let Some(vpa) = state.index.vpa(key) else { continue };
                 let mode = vpa.mode;

@@ -13,6 +13,7 @@ use plimsoll_core::{
     recommender::{
         estimate::Resource,
         memory_window::SampleRejected,
+        plan::KnownRequests,
         registry::{UsageResult, UsageSample},
     },
     types::{
@@ -33,7 +34,7 @@ use super::{
 };
 use crate::{
     cluster::{
-        cache::vpa_index::MissingUsage,
+        cache::{recommender_pod::Requests, vpa_index::MissingUsage},
         container_usage::{
             external_usage::{PodQuery, fetch_external_usage},
             pod_metrics::{PodUsage, UsageError, UsageReport, fetch_usage},
@@ -186,6 +187,13 @@ pub(super) struct UsageIngest {
     pub prometheus: Option<Arc<PrometheusHistory>>,
 }
 
+fn known_requests(requests: Requests) -> KnownRequests {
+    KnownRequests {
+        cpu: requests.cpu.map(MilliCpu::as_cores),
+        memory: requests.memory.map(|memory| memory.0 as f64),
+    }
+}
+
 impl UsageIngest {
     async fn read(self: Arc<Self>) -> UsageRead {
         let counts = Mutex::new(SampleCounts::default());
@@ -301,14 +309,17 @@ impl UsageIngest {
                 Some(registered) if !state.counts_usage(registered.container_type) => {
                     counts.init += 1;
                 }
-                Some(registered) => containers.push((Arc::clone(&registered.name), container)),
+                Some(registered) => {
+                    let requests = known_requests(registered.requests);
+                    containers.push((Arc::clone(&registered.name), requests, container));
+                }
             }
         }
         let exclude_boosted = state.vpa_registry.has(Fix::BoostSamplesStayOut);
         let startup = pod.startup_boost.as_deref().filter(|_| exclude_boosted);
         // Upstream counts missing values as zero, unless the read itself was incomplete.
         let fill_missing = state.vpa_registry.is_upstream() && !usage.is_incomplete;
-        for (name, container) in containers {
+        for (name, requests, container) in containers {
             let mut sample = UsageSample {
                 pod: &usage.pod,
                 container: &name,
@@ -325,6 +336,7 @@ impl UsageIngest {
                 });
                 sample.cpu = cpu.filter(|_| !is_boosted);
                 counts.boosted += u64::from(sample.cpu != cpu);
+                state.vpa_registry.ingest().observe_requests(key, &name, requests);
                 let Some(result) = state.vpa_registry.ingest().add_usage(key, sample, now) else {
                     continue;
                 };

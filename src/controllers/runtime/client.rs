@@ -2,11 +2,11 @@
 
 use std::{path::Path, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use http::HeaderValue;
 use kube::{Client, Config, config::KubeConfigOptions};
 
-use super::liveness_thread::Clients;
+use super::{command_client::describe_missing_cluster, liveness_thread::Clients};
 
 /// A connection without any data for this long is closed. Individual requests have shorter timeouts. A watch receives
 /// data at least every 290 seconds, because it requests that timeout.
@@ -31,9 +31,14 @@ async fn build_config(kubeconfig: Option<&Path>, agent: &'static str) -> Result<
                 .await
                 .with_context(|| format!("--kubeconfig={}", path.display()))?
         }
-        None => Config::infer().await.context(
-            "no cluster configured: run inside a cluster, or set KUBECONFIG or --kubeconfig",
-        )?,
+        // As Config::infer does, whose error repeats itself.
+        None => match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
+            Ok(config) => config,
+            Err(error) => Config::incluster().map_err(|in_cluster| {
+                let why = describe_missing_cluster(&error, &in_cluster);
+                anyhow!("no cluster configured: {why}; run inside a cluster, or set KUBECONFIG or --kubeconfig")
+            })?,
+        },
     };
     // kube-rs logs this at every connection; that target is filtered out of the log.
     if config.accept_invalid_certs {

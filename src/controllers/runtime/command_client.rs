@@ -1,11 +1,11 @@
 //! Connects a command to a cluster like kubectl, with short timeouts.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
@@ -92,9 +92,10 @@ pub async fn load_connection(
             }
             Err(error) => {
                 is_in_cluster = true;
-                Config::incluster().map_err(|_| {
+                Config::incluster().map_err(|in_cluster| {
+                    let why = describe_missing_cluster(&error, &in_cluster);
                     NoCluster(format!(
-                        "no cluster configured: {error}; set KUBECONFIG or --kubeconfig"
+                        "no cluster configured: {why}; set KUBECONFIG or --kubeconfig"
                     ))
                 })?
             }
@@ -106,6 +107,23 @@ pub async fn load_connection(
     config.read_timeout = Some(RESPONSE_TIMEOUT);
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
     Ok(ClusterConnection { config, is_in_cluster })
+}
+
+/// Why there is no cluster, by what is more likely to be meant: the own cluster in a pod, else the kubeconfig.
+pub(super) fn describe_missing_cluster(
+    kubeconfig: &KubeconfigError,
+    in_cluster: &InClusterError,
+) -> String {
+    match (in_cluster, kubeconfig) {
+        // kube-rs quotes the path of a missing file twice.
+        (InClusterError::ReadEnvironmentVariable(_), KubeconfigError::ReadConfig(why, path))
+            if why.kind() == io::ErrorKind::NotFound =>
+        {
+            format!("there is no file {}", path.display())
+        }
+        (InClusterError::ReadEnvironmentVariable(_), other) => other.to_string(),
+        (other, _) => other.to_string(),
+    }
 }
 
 impl Impersonation {
@@ -187,5 +205,19 @@ mod tests {
             let error = impersonation.apply(&mut config()).expect_err("invalid").to_string();
             assert!(error.starts_with(flag) && !error.contains('\n'), "{error}");
         }
+    }
+    #[test]
+    fn a_missing_cluster_is_told_by_the_file_or_the_account_that_is_missing() {
+        let absent = || InClusterError::ReadEnvironmentVariable(std::env::VarError::NotPresent);
+        let not_found = || io::Error::from(io::ErrorKind::NotFound);
+        let missing = KubeconfigError::ReadConfig(not_found(), "/home/me/.kube/config".into());
+        let why = describe_missing_cluster(&missing, &absent());
+        assert_eq!(why, "there is no file /home/me/.kube/config");
+        let why = describe_missing_cluster(&KubeconfigError::CurrentContextNotSet, &absent());
+        assert_eq!(why, KubeconfigError::CurrentContextNotSet.to_string());
+        // In a pod, there is no kubeconfig to look for.
+        let unreadable = InClusterError::ReadDefaultNamespace(not_found());
+        let why = describe_missing_cluster(&missing, &unreadable);
+        assert_eq!(why, unreadable.to_string());
     }
 }

@@ -6,6 +6,7 @@ use super::{Shared, matching::Workload};
 use crate::cluster::cache::{controllers::WellKnown, updater_pod::UpdaterPod};
 use plimsoll_core::{
     coordination::{Retargeting, SharedRequest},
+    recommender::conditions::are_requests_planned,
     sizing::{
         LimitPolicy, LimitRangeItem, NamespaceLimitRanges, SizingRules, VpaOptions, quota::Quota,
     },
@@ -126,6 +127,11 @@ impl<'a> DecisionInputs<'a> {
                 rules,
             },
             maintenance_window: self.window_state,
+            is_planned: workload
+                .vpa
+                .status
+                .as_ref()
+                .is_some_and(|status| are_requests_planned(&status.conditions)),
             surges: &*workload.target.0 == "Deployment" && flags.may_scale,
             pods: &self.pods,
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   targets ─▶ workloads, server ─▶ retention ─▶ one time for all
-//!      └▶ groups ─▶ recording ──▶ replay on another thread ─▶ accounts
+//!      └▶ groups ─▶ recording ──▶ replay on other threads ─▶ accounts
 //!                      ▲ the next group is read meanwhile ┘
 //! ```
 //!

@@ -2,7 +2,12 @@
 //!
 //! Accounts are sums by workload, so a report that is made of merged files equals that of one process.
 
-use std::{fmt, path::Path, str::FromStr};
+use std::{
+    fmt,
+    io::{self, BufReader, Read, Write},
+    path::Path,
+    str::FromStr,
+};
 
 use plimsoll_core::{
     backtest::{ReportInputs, account::WorkloadAccount},
@@ -123,16 +128,18 @@ impl AccountsFile {
         FILE_KIND.to_owned()
     }
 
-    /// The file as JSON: one line, since only this program reads it.
-    pub fn to_json(&self) -> serde_json::Result<String> {
-        serde_json::to_string(self).map(|json| json + "\n")
+    /// Writes the file as JSON: one line, since only this program reads it. Not as a text in memory, which would be larger
+    /// than the accounts.
+    pub fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *out, self)?;
+        out.write_all(b"\n")
     }
 
-    /// Parses a file.
-    pub fn from_json(file: &Path, text: &str) -> Result<Self, MergeError> {
-        let invalid = |why: String| MergeError::Invalid { file: file.display().to_string(), why };
-        let parsed: Self =
-            serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?;
+    /// Reads and parses a file of this name.
+    pub fn read(name: &Path, file: impl Read) -> Result<Self, MergeError> {
+        let invalid = |why: String| MergeError::Invalid { file: name.display().to_string(), why };
+        let parsed: Self = serde_json::from_reader(BufReader::new(file))
+            .map_err(|error| invalid(error.to_string()))?;
         if parsed.kind != FILE_KIND {
             return Err(invalid(format!("its kind is {:?}", parsed.kind)));
         }
@@ -240,6 +247,12 @@ mod tests {
 
     use super::*;
 
+    fn json(file: &AccountsFile) -> String {
+        let mut json = Vec::new();
+        file.write_json(&mut json).expect("a Vec can be written");
+        String::from_utf8(json).expect("UTF-8")
+    }
+
     fn file(shard: Option<[u32; 2]>, names: &[&str]) -> AccountsFile {
         let account = |name: &&str| WorkloadAccount {
             cluster: None,
@@ -318,8 +331,8 @@ mod tests {
         expected.without_samples = 2;
         assert_eq!(merged, expected, "as one process has it");
         assert!(merged.report_inputs().remarks[1].starts_with("2 workloads have no samples"));
-        let text = merged.to_json().expect("JSON");
-        assert_eq!(AccountsFile::from_json(Path::new("x"), &text), Ok(merged));
+        let text = json(&merged);
+        assert_eq!(AccountsFile::read(Path::new("x"), text.as_bytes()), Ok(merged));
         let error = |files| AccountsFile::merge(files).expect_err("refused").to_string();
         assert!(error(vec![named(0, &["a"])]).contains("shard 1/2 is missing"));
         assert!(error(vec![named(0, &["a"]), named(0, &["a"])]).contains("given twice"));
@@ -336,13 +349,11 @@ mod tests {
         for (text, why) in [
             ("{}", "missing field"),
             ("", "EOF"),
-            (
-                &*file(None, &["a"]).to_json().expect("JSON").replace(FILE_KIND, "recommend"),
-                "its kind",
-            ),
-            (&*without_policies.to_json().expect("JSON"), "has not 0 policies"),
+            (&*json(&file(None, &["a"])).replace(FILE_KIND, "recommend"), "its kind"),
+            (&*json(&without_policies), "has not 0 policies"),
         ] {
-            let error = AccountsFile::from_json(Path::new("x.json"), text).expect_err("invalid");
+            let error =
+                AccountsFile::read(Path::new("x.json"), text.as_bytes()).expect_err("invalid");
             let error = error.to_string();
             assert!(error.starts_with("x.json: not a file of") && error.contains(why), "{error}");
         }

@@ -155,6 +155,7 @@ pub async fn run_with(
                 observer.step(Scenario::With, step);
                 recommender.observe(step);
             });
+            recommender.decide_plans(cluster.now());
             let recommendations = recommender.recommend(cluster.now());
             apply_recommendations(&mut cluster, &recommendations);
         }

@@ -15,6 +15,7 @@ pub(crate) mod suggestions;
 pub mod vpa {
     pub(crate) mod compare;
     pub(crate) mod estimate_steps;
+    pub(crate) mod plan_text;
     pub(crate) mod report;
     pub(crate) mod resource_text;
     pub mod text;

@@ -1,19 +1,26 @@
 //! Reads everything that history shows about the workloads of one cluster.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    mem,
+    time::Duration,
+};
 
 use plimsoll_core::{
     rightsizing::{
         survey::{Node, Unread, Workload},
         thresholds::UnsaidThresholds,
     },
-    types::Time,
+    types::{ObjectKey, Time},
 };
 use plimsoll_storage::prometheus::{detect::DetectError, history::PrometheusHistory};
 
 use super::{
-    evidence::{ReadEvidence, WorkloadEvidence, read_earlier_peaks, read_nodes_of_pods, read_runs},
-    history::{HistoryModel, HistoryWorkload, read_histories, workload_key},
+    evidence::{
+        ReadEvidence, ReadPeaks, WorkloadEvidence, read_earlier_peaks, read_nodes_of_pods,
+        read_runs,
+    },
+    history::{HistoryModel, HistoryWorkload, describe, read_histories, workload_key},
     node_groups::NodeGroups,
 };
 use crate::report::style::format_span;
@@ -70,24 +77,39 @@ pub async fn read_cluster_evidence(
         return Ok(evidence);
     }
     let workloads: Vec<HistoryWorkload> =
-        surveyed.iter().map(|workload| HistoryWorkload::new(workload)).collect();
+        surveyed.iter().flat_map(|workload| HistoryWorkload::of(workload)).collect();
     let (now, unread) = (model.now, &mut evidence.unread);
     let long_span = (now.earlier(peak_length), now);
     let mut node_groups = NodeGroups::new(surveyed, nodes, node_group_label);
     read_nodes_of_pods(history, &workloads, long_span, &mut node_groups, unread).await?;
-    let histories = read_histories(history, &workloads, model, &node_groups, progress).await?;
+    let mut histories = read_histories(history, &workloads, model, &node_groups, progress).await?;
     let start = histories.span.map_or(now, |(start, _)| start);
     let earlier_span = (long_span.0, start);
-    let earlier_peaks =
+    let ReadPeaks { peaks: earlier_peaks, shortened } =
         read_earlier_peaks(history, &workloads, &histories, earlier_span, unread).await?;
+    evidence.remarks.extend(shortened_peaks(&shortened));
     let runs = read_runs(history, &workloads, long_span, unread).await?;
     evidence.runs_window = age(runs.first_start(), now);
     let (earlier_peaks, runs) = (&earlier_peaks, &runs);
+    // Each history becomes evidence, so that not all of both are in memory.
+    let mut finished = mem::take(&mut histories.workloads);
+    let mut uses: HashMap<&ObjectKey, usize> = HashMap::new();
+    for workload in &workloads {
+        *uses.entry(&workload.key).or_default() += 1;
+    }
     let (histories, node_groups) = (&histories, &node_groups);
     let settings = model.settings;
     let read = ReadEvidence { histories, earlier_peaks, runs, node_groups, settings, thresholds };
-    evidence.workloads =
-        surveyed.iter().map(|workload| read.of(&workload_key(workload), workload)).collect();
+    let mut take = |key: &ObjectKey| {
+        let left = uses.get_mut(key).map_or(0, |count| {
+            *count = count.saturating_sub(1);
+            *count
+        });
+        // Objects of the same kind and name in several API groups share a history.
+        if left > 0 { finished.get(key).cloned() } else { finished.remove(key) }
+    };
+    let of_workload = |workload: &&Workload| read.of(&workload_key(workload), workload, &mut take);
+    evidence.workloads = surveyed.iter().map(of_workload).collect();
     evidence.unread.extend(histories.unread.iter().cloned());
     (evidence.span, evidence.step) = (histories.span, histories.step);
     match age(histories.last_sample, now) {
@@ -108,6 +130,16 @@ pub async fn read_cluster_evidence(
         _ => {}
     }
     Ok(evidence)
+}
+
+/// That peaks of some workloads are only known of a part of the time.
+fn shortened_peaks(workloads: &HashSet<ObjectKey>) -> Option<String> {
+    (!workloads.is_empty()).then(|| {
+        format!(
+            "peaks of memory before the history are only those of a later part of the time for {}: they have too many pods",
+            describe(workloads.iter())
+        )
+    })
 }
 
 fn age(last: Option<Time>, now: Time) -> Option<Duration> {

@@ -2,8 +2,13 @@
 //! gives no number, and is reported as unread.
 
 mod runs;
+mod workload_evidence;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use plimsoll_core::{
     recommender::{ContainerRecommendation, Settings},
@@ -11,7 +16,7 @@ use plimsoll_core::{
         daily_peaks::DailyPeaks,
         evidence::{ContainerEvidence, EvidenceGap, MemoryPeak, NodeGroupTarget},
         node_groups::{self, GroupHistory},
-        survey::{Amounts, RuntimeHint, Unread, Workload},
+        survey::{Amounts, OwnerGroup, RuntimeHint, Unread, Workload},
         thresholds::UnsaidThresholds,
     },
     types::{
@@ -24,9 +29,15 @@ use plimsoll_storage::prometheus::{
     history::{KnownPods, PodQuery, PodValueReport, PrometheusHistory},
 };
 
-pub use self::runs::{JobRuns, read_runs};
+pub use self::{
+    runs::{JobRuns, WorkloadRuns, read_runs},
+    workload_evidence::WorkloadEvidence,
+};
 use super::{
-    history::{ContainerResult, Histories, HistoryWorkload, WorkloadHistory, describe, live_pods},
+    history::{
+        ContainerResult, Histories, HistoryWorkload, NodeGroupHistory, WorkloadHistory, describe,
+        live_pods, member_key,
+    },
     node_groups::NodeGroups,
 };
 
@@ -36,9 +47,6 @@ const MIN_COVERED: Duration = Duration::from_hours(24);
 const MIN_SAMPLES: u64 = 100;
 /// The step of peaks before the history.
 const PEAK_STEP: Duration = Duration::from_hours(1);
-
-/// Evidence of the containers of one workload, by name.
-pub type WorkloadEvidence = HashMap<Box<str>, ContainerEvidence>;
 
 /// Peaks of memory before the history, by workload and container.
 pub type EarlierPeaks = HashMap<(ObjectKey, Box<str>), EarlierPeak>;
@@ -52,6 +60,15 @@ pub struct EarlierPeak {
     pub above_target: DailyPeaks,
 }
 
+/// The earlier peaks of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ReadPeaks {
+    /// The peaks.
+    pub peaks: EarlierPeaks,
+    /// Workloads with so many pods that only the last part of the time was queried.
+    pub shortened: HashSet<ObjectKey>,
+}
+
 /// Reads the peaks of memory in the time before the history.
 pub async fn read_earlier_peaks(
     history: &PrometheusHistory,
@@ -59,10 +76,10 @@ pub async fn read_earlier_peaks(
     histories: &Histories,
     span: (Time, Time),
     unread: &mut Vec<Unread>,
-) -> Result<EarlierPeaks, DetectError> {
+) -> Result<ReadPeaks, DetectError> {
     let mut peaks = EarlierPeaks::new();
     if span.0 >= span.1 || workloads.is_empty() {
-        return Ok(peaks);
+        return Ok(ReadPeaks::default());
     }
     let wanted = owners(workloads.iter());
     let live = live_pods(workloads);
@@ -82,7 +99,7 @@ pub async fn read_earlier_peaks(
         })
         .await?;
     unread.extend(failure(&report, "earlier peaks of memory"));
-    Ok(peaks)
+    Ok(ReadPeaks { peaks, shortened: report.shortened_vpas })
 }
 
 /// Records the nodes of the pods of DaemonSets, those that are gone included.
@@ -126,7 +143,7 @@ fn failure(report: &PodValueReport, what: &str) -> Option<Unread> {
 /// Everything that was read about the workloads of a cluster.
 #[derive(Debug)]
 pub struct ReadEvidence<'a> {
-    /// The histories.
+    /// The histories, whose workloads are passed on one by one.
     pub histories: &'a Histories,
     /// Peaks before the history.
     pub earlier_peaks: &'a EarlierPeaks,
@@ -141,9 +158,18 @@ pub struct ReadEvidence<'a> {
 }
 
 impl ReadEvidence<'_> {
-    /// The evidence of the containers of a workload: those of its pod template, and those with samples.
-    pub fn of(&self, key: &ObjectKey, workload: &Workload) -> WorkloadEvidence {
-        let Some(history) = self.histories.workloads.get(key) else {
+    /// The evidence of the containers of a workload: those of its pod template, and those with samples. `take` passes on
+    /// the history with a key, and returns `None` if it could not be read.
+    pub fn of(
+        &self,
+        key: &ObjectKey,
+        workload: &Workload,
+        take: &mut dyn FnMut(&ObjectKey) -> Option<WorkloadHistory>,
+    ) -> WorkloadEvidence {
+        if let Some(group) = &workload.group {
+            return self.of_group(workload, group, take);
+        }
+        let Some(WorkloadHistory { containers, node_groups }) = take(key) else {
             return with_gap(workload, EvidenceGap::Unread);
         };
         // The recommendation for workloads that run all the time does not hold for jobs.
@@ -151,17 +177,54 @@ impl ReadEvidence<'_> {
             return with_gap(workload, EvidenceGap::Unread);
         }
         let mut all = with_gap(workload, EvidenceGap::WithoutSeries);
-        for container in &history.containers {
+        for container in containers {
             let java = workload
                 .containers
                 .iter()
                 .filter(|known| matches!(known.runtime, Some(RuntimeHint::Jvm { .. })));
             let mut java = java.map(|known| &*known.name);
             let is_only_java = java.next() == Some(&*container.name) && java.next().is_none();
-            let evidence = self.container(key, history, container, is_only_java);
-            all.insert((*container.name).into(), evidence);
+            let name = Arc::clone(&container.name);
+            all.insert(&name, self.container(key, &node_groups, container, is_only_java));
         }
         if let Some(runs) = self.runs.of(key) {
+            runs.apply_to(&mut all, self.settings, self.thresholds);
+        }
+        all
+    }
+
+    /// The evidence of the containers of a group: what their members show together, as runs.
+    fn of_group(
+        &self,
+        workload: &Workload,
+        group: &OwnerGroup,
+        take: &mut dyn FnMut(&ObjectKey) -> Option<WorkloadHistory>,
+    ) -> WorkloadEvidence {
+        let mut all = with_gap(workload, EvidenceGap::WithoutSeries);
+        let mut runs = WorkloadRuns::default();
+        for member in &group.members {
+            let key = member_key(workload, member);
+            let history = take(&key).filter(|_| !self.runs.has_failed(&key));
+            let Some(WorkloadHistory { containers, node_groups }) = history else {
+                return with_gap(workload, EvidenceGap::Unread);
+            };
+            for container in containers {
+                let name = Arc::clone(&container.name);
+                let found = self.container(&key, &node_groups, container, false);
+                add_member(all.get_or_insert_default(&name), &found);
+            }
+            if let Some(of_member) = self.runs.of(&key) {
+                runs.add(of_member);
+            }
+        }
+        if group.omitted > 0 {
+            runs.set_truncated();
+        }
+        for (_, evidence) in all.iter_mut() {
+            // The recommendations of single runs do not hold for all of them.
+            (evidence.recommendation, evidence.gap) = (None, Some(EvidenceGap::WithoutSeries));
+        }
+        if !runs.is_empty() {
             runs.apply_to(&mut all, self.settings, self.thresholds);
         }
         all
@@ -170,41 +233,43 @@ impl ReadEvidence<'_> {
     fn container(
         &self,
         key: &ObjectKey,
-        history: &WorkloadHistory,
-        container: &ContainerResult,
+        node_groups: &[NodeGroupHistory],
+        container: ContainerResult,
         is_only_java: bool,
     ) -> ContainerEvidence {
+        let gap = gap(&container);
         let ContainerResult { name, recommendation, usage } = container;
-        let earlier = self.earlier_peaks.get(&(key.clone(), (**name).into()));
+        let earlier = self.earlier_peaks.get(&(key.clone(), (*name).into()));
         let earlier_peak = earlier.and_then(|earlier| earlier.largest);
         let peaks = [earlier_peak, usage.memory_peak].into_iter().flatten();
         // Of equal peaks the later one counts.
         let rare = peaks.max_by_key(|peak| (peak.bytes, peak.at));
-        let throttled = self.histories.throttled.get(&(key.clone(), Arc::clone(name)));
-        let node_groups = match recommendation {
-            Some(pool) => self.node_group_targets(key, history, name, pool),
+        let throttled = self.histories.throttled.get(&(key.clone(), Arc::clone(&name)));
+        let node_groups = match &recommendation {
+            Some(pool) => self.node_group_targets(key, node_groups, &name, pool),
             None => Vec::new(),
         };
-        let mut daily_memory_peaks = usage.daily_memory_peaks.clone();
+        let cpu_above_request = usage.share_above_request();
+        let mut daily_memory_peaks = usage.daily_memory_peaks;
         for peak in earlier.iter().flat_map(|earlier| earlier.above_target.iter()) {
             daily_memory_peaks.add(*peak);
         }
         let signals = &self.histories.memory_signals;
-        let needed = signals.needed(key, name);
+        let needed = signals.needed(key, &name);
         ContainerEvidence {
-            recommendation: recommendation.clone(),
-            gap: gap(container),
+            recommendation,
+            gap,
             oom_kills: usage.oom_kills,
             last_oom_kill: usage.last_oom_kill,
             oom_kill_limit: usage.oom_kill_limit,
             throttled_share: throttled.copied(),
-            cpu_above_request: usage.share_above_request(),
+            cpu_above_request,
             memory_peak: usage.memory_peak,
             rare_memory_peak: rare,
             daily_memory_peaks,
             needed_memory_peak: needed.and_then(|memory| memory.needed.largest()),
             needed_memory: needed.cloned(),
-            jvm_memory: signals.jvm(key, name, is_only_java),
+            jvm_memory: signals.jvm(key, &name, is_only_java),
             node_groups,
             ..ContainerEvidence::default()
         }
@@ -213,11 +278,11 @@ impl ReadEvidence<'_> {
     fn node_group_targets(
         &self,
         key: &ObjectKey,
-        history: &WorkloadHistory,
+        node_groups: &[NodeGroupHistory],
         name: &str,
         pool: &ContainerRecommendation,
     ) -> Vec<NodeGroupTarget> {
-        let groups = history.node_groups.iter().filter_map(|known| {
+        let groups = node_groups.iter().filter_map(|known| {
             let (group, pods) = self.node_groups.group(key, known.group)?;
             let of = known.recommendations.iter().find(|of| *of.container == *name)?;
             let explanation = of.explanation.cpu.as_ref().or(of.explanation.memory.as_ref());
@@ -233,6 +298,27 @@ impl ReadEvidence<'_> {
     }
 }
 
+/// Adds the evidence of a member of a group.
+fn add_member(known: &mut ContainerEvidence, of: &ContainerEvidence) {
+    if of.last_oom_kill > known.last_oom_kill {
+        (known.last_oom_kill, known.oom_kill_limit) = (of.last_oom_kill, of.oom_kill_limit);
+    }
+    known.oom_kills = known.oom_kills.saturating_add(of.oom_kills);
+    let larger = |one: Option<f64>, other: Option<f64>| {
+        if one.unwrap_or(-1.0) >= other.unwrap_or(-1.0) { one } else { other }
+    };
+    known.throttled_share = larger(known.throttled_share, of.throttled_share);
+    known.cpu_above_request = larger(known.cpu_above_request, of.cpu_above_request);
+    let later = |one: Option<MemoryPeak>, other: Option<MemoryPeak>| {
+        [one, other].into_iter().flatten().max_by_key(|peak| (peak.bytes, peak.at))
+    };
+    known.memory_peak = later(known.memory_peak, of.memory_peak);
+    known.rare_memory_peak = later(known.rare_memory_peak, of.rare_memory_peak);
+    for peak in of.daily_memory_peaks.iter() {
+        known.daily_memory_peaks.add(*peak);
+    }
+}
+
 fn amounts(recommendation: &ContainerRecommendation) -> Amounts {
     Amounts {
         cpu: recommendation.target.cpu.map(|cpu| MilliCpu(cpu.milli_value())),
@@ -240,10 +326,10 @@ fn amounts(recommendation: &ContainerRecommendation) -> Amounts {
     }
 }
 
-/// The containers of the pod template, all without a number for this reason.
+/// The containers of the pods, all without a number for this reason.
 pub fn with_gap(workload: &Workload, gap: EvidenceGap) -> WorkloadEvidence {
     let evidence = || ContainerEvidence { gap: Some(gap), ..ContainerEvidence::default() };
-    workload.containers.iter().map(|container| (container.name.clone(), evidence())).collect()
+    workload.all_containers().map(|container| (container.name.clone(), evidence())).collect()
 }
 
 /// Why the recommendation of a container does not count. The report decides by the explanation whether there are enough

@@ -15,7 +15,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use plimsoll_core::{
     recommender::{ContainerRecommendation, Settings},
-    rightsizing::survey::{ContainerRole, RuntimeHint, Unread, Workload},
+    rightsizing::{
+        need::running_request_of,
+        survey::{ContainerRole, GroupMember, Resource, RuntimeHint, Unread, Workload},
+    },
     types::{
         ObjectKey, Time,
         compat::Compat,
@@ -52,6 +55,8 @@ pub struct HistoryWorkload {
     pub pods: Vec<Box<str>>,
     /// Whether it should have pods now.
     pub is_running: bool,
+    /// Whether its pods end, so that they are runs.
+    pub is_job: bool,
     /// Its containers, with their CPU requests.
     pub containers: Vec<HistoryContainer>,
 }
@@ -70,15 +75,29 @@ pub struct HistoryContainer {
 }
 
 impl HistoryWorkload {
+    /// The workloads whose history is that of one of a survey: itself, or each member of a group.
+    pub fn of(workload: &Workload) -> Vec<Self> {
+        let Some(group) = &workload.group else { return vec![Self::new(workload)] };
+        let member = |member: &GroupMember| Self {
+            key: member_key(workload, member),
+            pods: member.pods.clone(),
+            is_running: !member.pods.is_empty(),
+            is_job: true,
+            ..Self::new(workload)
+        };
+        group.members.iter().map(member).collect()
+    }
+
     /// The workload of a survey.
     pub fn new(workload: &Workload) -> Self {
-        let containers = workload.containers.iter().map(|container| HistoryContainer {
+        let containers = workload.all_containers().map(|container| HistoryContainer {
             name: container.name.clone(),
             role: container.role,
-            cpu_request: container.requests.cpu.or(container.limits.cpu),
+            cpu_request: running_request_of(container, Resource::Cpu).map(MilliCpu),
             is_java: matches!(container.runtime, Some(RuntimeHint::Jvm { .. })),
         });
         Self {
+            is_job: matches!(&*workload.kind, "CronJob" | "Job"),
             key: workload_key(workload),
             pods: workload.pods.clone(),
             is_running: !workload.pods.is_empty()
@@ -101,6 +120,11 @@ impl HistoryWorkload {
 /// The key of the VPA that stands for a workload.
 pub fn workload_key(workload: &Workload) -> ObjectKey {
     ObjectKey::new(&*workload.namespace, format!("{}/{}", workload.kind, workload.name))
+}
+
+/// The key of the VPA that stands for a member of a group.
+pub fn member_key(workload: &Workload, member: &GroupMember) -> ObjectKey {
+    ObjectKey::new(&*workload.namespace, format!("{}/{}", member.kind, member.name))
 }
 
 /// What the history of a workload shows.

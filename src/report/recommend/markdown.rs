@@ -156,14 +156,14 @@ fn at_risk_row(report: &Report, entry: &Entry<'_>, resource: &ResourceReport) ->
     let of = |value: Option<i64>| {
         value.map_or_else(|| "none".to_owned(), |value| amount(resource.resource, value))
     };
-    let new = match (resource.change.request, resource.target) {
+    let new = match (resource.new_request(), resource.target) {
         (Some(new), _) => of(Some(new)),
         (None, Some(_)) => "keep".to_owned(),
         (None, None) => "no data".to_owned(),
     };
     let percent = resource
         .request
-        .zip(resource.change.request)
+        .zip(resource.new_request())
         .and_then(|(from, to)| change_percent(from, to))
         .map(percent_change);
     format!(
@@ -222,7 +222,7 @@ fn change(entry: &Entry<'_>, wanted: Resource) -> String {
     let of = |value: i64| amount(wanted, value);
     let notes = words::held(resource).into_iter().chain(words::limit_change(resource));
     let notes = notes.map(|note| format!("; {}", prose(&note))).collect::<Vec<_>>().concat();
-    let change = match (resource.request, resource.change.request) {
+    let change = match (resource.request, resource.new_request()) {
         (Some(from), Some(to)) => {
             let percent = change_percent(from, to).map(percent_change).unwrap_or_default();
             format!("{} → {} ({percent})", of(from), of(to))

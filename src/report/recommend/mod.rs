@@ -46,6 +46,7 @@ mod words;
 
 pub use columns::Column;
 pub use forms::{Form, FormOptions, OutputTarget, RenderError, render};
+pub use json::write_json;
 pub use sarif::Placement;
 pub use selection::SortKey;
 pub use why::why;

@@ -133,6 +133,7 @@ fn resource(resource: Resource) -> BoxedStrategy<ResourceReport> {
                 resource,
                 request,
                 limit,
+                template: None,
                 target,
                 lower,
                 upper,
@@ -200,6 +201,7 @@ fn container() -> BoxedStrategy<ContainerReport> {
             )| ContainerReport {
                 name,
                 role,
+                no_patch: None,
                 resources,
                 oom_kills,
                 last_oom_kill,
@@ -259,6 +261,7 @@ fn workload() -> BoxedStrategy<WorkloadReport> {
                 labels: BTreeMap::new(),
                 replicas,
                 vpa,
+                scaled_by: Vec::new(),
                 target_changes,
                 shape,
                 runs,

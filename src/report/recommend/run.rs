@@ -212,7 +212,7 @@ pub fn decide(config: &RecommendConfig, collected: &Collected, now: Time) -> Rep
     options.head.sources.clone_from(&collected.sources);
     options.head.remarks.extend(collected.remarks.iter().cloned());
     let evidence_of = |workload: &Workload, container: &Container| {
-        collected.evidence_of(workload)?.get(&*container.name)
+        collected.evidence_of(workload)?.get(&container.name)
     };
     report(&collected.survey, &evidence_of, &options, now)
 }

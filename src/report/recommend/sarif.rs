@@ -230,7 +230,7 @@ fn waste_text(report: &Report, resource: &ResourceReport) -> String {
 /// The change of the request and of the limit.
 fn advice(resource: &ResourceReport) -> String {
     let of = |value: i64| amount(resource.resource, value);
-    let change = match (resource.request, resource.change.request) {
+    let change = match (resource.request, resource.new_request()) {
         (Some(from), Some(to)) => {
             let percent = change_percent(from, to).map(percent_change).unwrap_or_default();
             Some(format!("request {} -> {} ({percent})", of(from), of(to)))

@@ -61,7 +61,7 @@ impl<'a> Entry<'a> {
     /// How much less all pods request after the change; negative if they request more.
     fn saved(&self, wanted: Resource) -> f64 {
         let Some(resource) = self.resource(wanted) else { return 0.0 };
-        let (Some(request), Some(new)) = (resource.request, resource.change.request) else {
+        let (Some(request), Some(new)) = (resource.request, resource.new_request()) else {
             return 0.0;
         };
         (request as f64 - new as f64) * f64::from(self.workload.replicas.unwrap_or(1))
@@ -71,7 +71,7 @@ impl<'a> Entry<'a> {
 /// By how much the cost of the requests of all pods changes a month, if they change. The new request may differ from
 /// the target that the report has the cost of.
 pub(super) fn cost_change(resource: &ResourceReport) -> Option<f64> {
-    let new = resource.change.request? as f64;
+    let new = resource.new_request()? as f64;
     let (cost, cost_of_target) = (resource.cost?, resource.new_cost?);
     let is_some_amount = |amount: &i64| *amount > 0;
     let cost_of_new =

@@ -102,7 +102,7 @@ fn totals(report: &Report) -> String {
         lines.push(format!("*Score {score} of 100*: {words}"));
     }
     lines.extend(totals_table::without_price(report));
-    if has_costs {
+    if has_costs && report.currency.is_some() {
         lines.push(words::COST_NOTE.to_owned());
     }
     lines.join("\n")
@@ -185,7 +185,7 @@ fn change(entry: &Entry<'_>, wanted: Resource) -> String {
     let name = words::resource(wanted);
     let Some(resource) = entry.resource(wanted) else { return name.to_owned() };
     let of = |value: i64| amount(wanted, value);
-    match (resource.request, resource.change.request) {
+    match (resource.request, resource.new_request()) {
         (Some(from), Some(to)) => {
             let percent = change_percent(from, to).map(percent_change).unwrap_or_default();
             format!("{name} {} → {} ({percent})", of(from), of(to))
@@ -272,7 +272,7 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::recommend::test_reports::{large, named, sample};
+    use crate::report::recommend::test_reports::{large, named, sample, without_prices};
 
     /// The blocks, checked against the limits of Block Kit.
     fn checked(report: &Report, options: &FormOptions) -> Vec<Value> {
@@ -322,6 +322,17 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words} is not in {text}");
         }
+    }
+
+    #[test]
+    fn without_prices_there_is_no_note_on_costs() {
+        let text = all_text(&checked(&without_prices(), &FormOptions::default()));
+        assert!(!text.contains("Costs are") && !text.contains("a month"), "{text}");
+        // A report may have costs that were computed with prices of an unknown currency.
+        let mut report = sample();
+        report.currency = None;
+        let text = all_text(&checked(&report, &FormOptions::default()));
+        assert!(!text.contains("Costs are"), "{text}");
     }
 
     #[test]

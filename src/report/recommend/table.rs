@@ -255,7 +255,7 @@ pub(super) enum Changed {
 
 pub(super) fn changed(report: &ResourceReport) -> Changed {
     let of = |value: i64| amount(report.resource, value);
-    match (report.request, report.change.request) {
+    match (report.request, report.new_request()) {
         (Some(from), Some(to)) => Changed::To {
             from: of(from),
             to: of(to),

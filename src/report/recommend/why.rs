@@ -121,6 +121,8 @@ fn render_workload(page: &mut Page<'_>, report: &Report, workload: &WorkloadRepo
     let mut facts = Vec::new();
     facts.extend(workload.replicas.map(|replicas| counted(replicas as usize, "replica")));
     facts.extend(workload.vpa.as_ref().map(|vpa| format!("VerticalPodAutoscaler {vpa}")));
+    let scaled_by = workload.scaled_by.iter();
+    facts.extend(scaled_by.map(|of| format!("scaled by {} {}", of.kind, of.name)));
     facts.extend(workload.shape.as_ref().map(|shape| format!("shape: {shape}")));
     facts.extend(workload.runs.map(words::runs));
     let facts = in_glyphs(&facts.join(", "), page.glyphs);
@@ -231,13 +233,19 @@ fn render_resource(page: &mut Page<'_>, report: &Report, resource: &ResourceRepo
 
 fn change(resource: &ResourceReport) -> String {
     let of = |value: i64| amount(resource.resource, value);
-    let request = match (resource.request, resource.change.request) {
+    let request = match (resource.request, resource.new_request()) {
         (Some(from), Some(to)) => format!("request {} -> {}", of(from), of(to)),
         (None, Some(to)) => format!("new request {}", of(to)),
         (_, None) if resource.target.is_none() => "none, without a recommendation".to_owned(),
         (_, None) => "the request stays as it is".to_owned(),
     };
-    let parts = [Some(request), words::limit_change(resource), words::held(resource)];
+    // Pods may have the amount already that the template lacks.
+    let template = resource.template.and_then(|template| {
+        let new = resource.change.request.filter(|_| resource.new_request().is_none())?;
+        let asked = template.request.map_or_else(|| "none".to_owned(), of);
+        Some(format!("request of the template {asked} -> {}", of(new)))
+    });
+    let parts = [Some(request), template, words::limit_change(resource), words::held(resource)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 

@@ -6,7 +6,8 @@ use plimsoll_core::{
     rightsizing::{
         evidence::{EvidenceGap, NodeGroupTarget, RunCounts},
         report::{
-            ContainerReport, Level, ResourceReport, RiskReason, TargetChange, WorkloadReport,
+            ContainerReport, Level, NoPatchReason, ResourceReport, RiskReason, TargetChange,
+            WorkloadReport,
         },
         survey::{ContainerRole, Resource, RuntimeHint},
     },
@@ -81,7 +82,7 @@ pub(super) fn risk_and_limit(resource: &ResourceReport, at: Time) -> String {
 /// How the limit changes, if it does.
 pub(super) fn limit_change(report: &ResourceReport) -> Option<String> {
     let of = |limit: i64| amount(report.resource, limit);
-    match (report.limit, report.change.limit) {
+    match (report.limit, report.new_limit()) {
         (Some(limit), _) if report.change.remove_limit => {
             Some(format!("remove the limit of {}", of(limit)))
         }
@@ -114,6 +115,9 @@ pub(super) fn container_notes(container: &ContainerReport) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(role) = role(container.role) {
         notes.push(role.to_owned());
+    }
+    if container.no_patch == Some(NoPatchReason::Injected) {
+        notes.push("injected, in no manifest".to_owned());
     }
     notes.extend(node_groups(&container.node_groups));
     if let Some(peak) = container.rare_memory_peak {
@@ -233,6 +237,24 @@ mod tests {
             let json = serde_json::to_value(&reason).expect("JSON");
             assert_eq!(json["code"], risk_code(&reason));
         }
+    }
+
+    #[test]
+    fn an_injected_container_is_marked_and_pods_that_a_vpa_sized_stay() {
+        let report = crate::report::recommend::test_reports::sample();
+        let search = report.workloads.iter().find(|workload| workload.name == "search");
+        let mut container = search.expect("a workload").containers[0].clone();
+        assert_eq!(container_notes(&container), [""; 0]);
+        container.no_patch = Some(NoPatchReason::Injected);
+        assert_eq!(container_notes(&container), ["injected, in no manifest"]);
+        let cpu = &mut container.resources[0];
+        assert!(cpu.new_request().is_some(), "the sample changes it");
+        cpu.request = cpu.change.request;
+        assert_eq!(cpu.new_request(), None);
+        cpu.change.limit = Some(7);
+        assert!(limit_change(cpu).is_some());
+        cpu.limit = Some(7);
+        assert_eq!(limit_change(cpu), None);
     }
 
     #[test]

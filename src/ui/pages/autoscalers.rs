@@ -2,6 +2,7 @@
 
 use plimsoll_core::types::Time;
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 use super::{PageHead, csv::Csv, workload::conditions};
 use crate::{
@@ -16,6 +17,7 @@ use crate::{
         access::Scope,
         facts::AutoscalerFacts,
         layout::{self, Place},
+        replica_timeline::{self, ReplicaTimeline},
         snapshot::Snapshot,
     },
 };
@@ -43,6 +45,21 @@ pub struct AutoscalerPage {
     pub head: PageHead,
     /// An HPA, a WPA, or both.
     pub autoscalers: Vec<AutoscalerFacts>,
+    /// The timeline of each of them.
+    pub timelines: Vec<AutoscalerTimeline>,
+}
+
+/// The timeline of an autoscaler. Without a server there is neither a timeline nor an error.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AutoscalerTimeline {
+    /// The kind of the autoscaler.
+    pub kind: String,
+    /// The timeline.
+    pub timeline: Option<ReplicaTimeline>,
+    /// Why there is no timeline.
+    pub timeline_error: Option<String>,
 }
 
 impl AutoscalersPage {
@@ -57,14 +74,32 @@ impl AutoscalersPage {
 }
 
 impl AutoscalerPage {
-    /// Those of a name; `None` if there are none, or they may not be seen.
-    pub fn of(snapshot: &Snapshot, scope: &Scope, namespace: &str, name: &str) -> Option<Self> {
+    /// Those of a name, with a timeline for each that was read; `None` if there are none, or they may not be seen.
+    pub fn of(
+        snapshot: &Snapshot,
+        scope: &Scope,
+        (namespace, name): (&str, &str),
+        timelines: Vec<Option<Result<ReplicaTimeline, String>>>,
+    ) -> Option<Self> {
         let is_named = |one: &&AutoscalerFacts| one.namespace == namespace && one.name == name;
         let found = snapshot.parts.autoscalers.iter().filter(is_named);
         let autoscalers: Vec<_> =
             found.filter(|one| scope.allows(&one.namespace)).cloned().collect();
+        let timelines = autoscalers.iter().zip(timelines).map(|(one, timeline)| {
+            let kind = one.kind.clone();
+            match timeline {
+                None => AutoscalerTimeline { kind, ..AutoscalerTimeline::default() },
+                Some(Ok(timeline)) => {
+                    AutoscalerTimeline { kind, timeline: Some(timeline), timeline_error: None }
+                }
+                Some(Err(why)) => {
+                    AutoscalerTimeline { kind, timeline: None, timeline_error: Some(why) }
+                }
+            }
+        });
+        let timelines = timelines.collect();
         let head = PageHead::new("autoscaler", snapshot, scope);
-        (!autoscalers.is_empty()).then_some(Self { head, autoscalers })
+        (!autoscalers.is_empty()).then_some(Self { head, autoscalers, timelines })
     }
 }
 
@@ -160,7 +195,28 @@ pub(super) fn render(page: &AutoscalerPage, place: Place<'_>) -> String {
         for one in &page.autoscalers {
             autoscaler(html, one, page.head.at, place.route.root());
         }
+        html.raw("<h2 id=\"timeline\">Timeline</h2>\n");
+        if page.timelines.iter().any(|one| one.timeline.is_some()) {
+            layout::time_ranges(html, place);
+        }
+        for one in &page.timelines {
+            timeline(html, one);
+        }
     })
+}
+
+fn timeline(html: &mut Markup, one: &AutoscalerTimeline) {
+    html.element("h3", &one.kind);
+    html.raw("\n");
+    match (&one.timeline, &one.timeline_error) {
+        (Some(timeline), _) => {
+            let (from, until) = (time(timeline.from), time(timeline.until));
+            layout::paragraph(html, format_args!("{from} to {until}, from {}", timeline.server));
+            replica_timeline::render(html, timeline);
+        }
+        (None, Some(why)) => layout::paragraph(html, format_args!("There is no timeline: {why}")),
+        (None, None) => layout::paragraph(html, layout::NO_SERVER),
+    }
 }
 
 fn autoscaler(html: &mut Markup, one: &AutoscalerFacts, now: Time, root: &str) {

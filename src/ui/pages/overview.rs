@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::{
-    rightsizing::{
-        report::{Level, ResourceTotals, Totals},
-        survey::Resource,
-    },
+    rightsizing::{report::Level, survey::Resource},
     types::Time,
 };
 use serde::Serialize;
@@ -14,6 +11,7 @@ use serde_with::skip_serializing_none;
 
 use super::{
     PageHead,
+    totals::{LabelTotals, NamespaceTotals, TotalsTable, grouping_labels},
     workloads::{namespace_link, write_row},
 };
 use crate::{
@@ -25,6 +23,7 @@ use crate::{
     ui::{
         access::Scope,
         layout::{self, Place},
+        quota::{QuotaFacts, quotas},
         rows::WorkloadRow,
         snapshot::Snapshot,
     },
@@ -65,61 +64,19 @@ pub struct OverviewPage {
     pub overprovisioned: Vec<WorkloadRow>,
     /// The sums by namespace.
     pub namespaces: BTreeMap<String, NamespaceTotals>,
+    /// The ResourceQuotas, those nearest to their limits first.
+    pub quotas: Vec<QuotaFacts>,
+    /// The labels to sum by.
+    pub labels: Vec<String>,
+    /// The sums by the label of the query.
+    pub by_label: Option<LabelTotals>,
     /// Remarks about the numbers.
     pub remarks: Vec<String>,
 }
 
-/// Sums over workloads.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NamespaceTotals {
-    /// The number of workloads.
-    pub workloads: usize,
-    /// The number of containers.
-    pub containers: usize,
-    /// CPU in millicores.
-    pub cpu: ResourceTotals,
-    /// Memory in bytes.
-    pub memory: ResourceTotals,
-    /// Containers by their highest risk.
-    pub risk: BTreeMap<Level, usize>,
-}
-
-impl NamespaceTotals {
-    fn add(&mut self, totals: &Totals) {
-        self.workloads += totals.workloads;
-        self.containers += totals.containers;
-        add(&mut self.cpu, &totals.cpu);
-        add(&mut self.memory, &totals.memory);
-        for (level, containers) in &totals.risk {
-            *self.risk.entry(*level).or_default() += containers;
-        }
-    }
-
-    /// What requests cost a month, and what targets would cost.
-    fn costs(&self) -> Option<(f64, f64)> {
-        let of = |totals: &ResourceTotals| Some((totals.cost?, totals.needed_cost?));
-        let costs = [of(&self.cpu), of(&self.memory)];
-        costs.into_iter().flatten().reduce(|one, other| (one.0 + other.0, one.1 + other.1))
-    }
-}
-
-fn add(sum: &mut ResourceTotals, totals: &ResourceTotals) {
-    sum.requested = sum.requested.saturating_add(totals.requested);
-    sum.needed = sum.needed.saturating_add(totals.needed);
-    sum.without_price += totals.without_price;
-    let add = |sum: &mut Option<f64>, cost: Option<f64>| {
-        if let Some(cost) = cost {
-            *sum = Some(sum.unwrap_or(0.0) + cost);
-        }
-    };
-    add(&mut sum.cost, totals.cost);
-    add(&mut sum.needed_cost, totals.needed_cost);
-}
-
 impl OverviewPage {
-    /// The overview of what may be seen.
-    pub fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
+    /// The overview of what may be seen. `label` is the one to sum by; empty for none.
+    pub fn of(snapshot: &Snapshot, scope: &Scope, label: &str) -> Self {
         let parts = &snapshot.parts;
         let (mut totals, mut namespaces) = (NamespaceTotals::default(), BTreeMap::new());
         for (name, of_namespace) in &parts.report.namespaces {
@@ -163,6 +120,9 @@ impl OverviewPage {
             at_risk: short(at_risk),
             overprovisioned: short(overprovisioned),
             namespaces,
+            quotas: quotas(snapshot, scope, None),
+            labels: grouping_labels(snapshot, scope),
+            by_label: LabelTotals::of(snapshot, scope, label).filter(|_| !label.is_empty()),
             // Remarks may name servers and clusters.
             remarks: if scope.is_all() { parts.report.remarks.clone() } else { Vec::new() },
         }
@@ -179,6 +139,8 @@ pub(super) fn render(page: &OverviewPage, place: Place<'_>) -> String {
         short_list(html, "At risk", &page.at_risk, page, root);
         short_list(html, "Overprovisioned", &page.overprovisioned, page, root);
         namespaces(html, page, root);
+        super::quotas::render(html, &page.quotas, root);
+        labels(html, page, place);
         layout::notes(html, &page.remarks);
     })
 }
@@ -281,37 +243,50 @@ fn namespaces(html: &mut Markup, page: &OverviewPage, root: &str) {
         layout::paragraph(html, "No workloads are known.");
         return;
     }
-    let mut columns = vec![("Namespace", ""), ("Workloads", ""), ("CPU", ""), ("Memory", "")];
-    if page.currency.is_some() {
-        columns.push(("A month", ""));
-    }
-    layout::open_list(html, "Requested → needed", &columns, true);
+    let table = TotalsTable {
+        caption: "Requested → needed",
+        heading: "Namespace",
+        currency: page.currency.as_deref(),
+    };
+    table.open(html);
     for (name, totals) in page.namespaces.iter().take(MAX_NAMESPACES) {
-        html.raw("<tr><th scope=\"row\">");
-        layout::link(html, &namespace_link(root, name), name);
-        html.raw("</th>");
-        let workloads = totals.workloads as f64;
-        layout::number_cell(html, "Workloads", Some(workloads), number(workloads));
-        let of =
-            [("CPU", Resource::Cpu, &totals.cpu), ("Memory", Resource::Memory, &totals.memory)];
-        for (label, resource, of) in of {
-            let text =
-                format!("{} → {}", total(resource, of.requested), total(resource, of.needed));
-            layout::number_cell(html, label, Some((of.requested - of.needed) as f64), text);
-        }
-        if let Some(currency) = &page.currency {
-            let costs = totals.costs();
-            let text = costs.map_or_else(
-                || "unknown".to_owned(),
-                |(cost, needed)| format!("{} → {}", money(currency, cost), money(currency, needed)),
-            );
-            layout::number_cell(html, "A month", costs.map(|(cost, needed)| cost - needed), text);
-        }
-        html.raw("</tr>\n");
+        table.row(html, totals, |html| layout::link(html, &namespace_link(root, name), name));
     }
     layout::close_table(html);
     if page.namespaces.len() > MAX_NAMESPACES {
         let left = page.namespaces.len() - MAX_NAMESPACES;
         layout::paragraph(html, format_args!("{left} more namespaces are in the JSON form."));
+    }
+}
+
+fn labels(html: &mut Markup, page: &OverviewPage, place: Place<'_>) {
+    if page.labels.is_empty() {
+        return;
+    }
+    html.raw("<h2 id=\"labels\">By label</h2>\n<form method=\"get\"");
+    html.attribute("action", format_args!("{}#labels", place.route.last_segment()));
+    html.raw("><label>Label <select name=\"by\">");
+    let chosen = page.by_label.as_ref().map(|totals| &*totals.label);
+    // A label that was asked for by its name need not be one of the most common ones.
+    let other = chosen.filter(|name| page.labels.iter().all(|label| label != name));
+    for name in page.labels.iter().map(String::as_str).chain(other) {
+        layout::option(html, name, name, Some(name) == chosen);
+    }
+    html.raw("</select></label><button type=\"submit\">Apply</button></form>\n");
+    let Some(totals) = &page.by_label else { return };
+    let caption = format!("Requested → needed by {}, without CronJobs and Jobs", totals.label);
+    let currency = page.currency.as_deref();
+    let table = TotalsTable { caption: &caption, heading: "Value", currency };
+    table.open(html);
+    for (value, of_value) in totals.values.iter().take(MAX_NAMESPACES) {
+        table.row(html, of_value, |html| html.text(value));
+    }
+    if totals.without.workloads > 0 {
+        table.row(html, &totals.without, |html| html.raw("<i>without this label</i>"));
+    }
+    layout::close_table(html);
+    if totals.values.len() > MAX_NAMESPACES {
+        let left = totals.values.len() - MAX_NAMESPACES;
+        layout::paragraph(html, format_args!("{left} more values are in the JSON form."));
     }
 }

@@ -1,5 +1,7 @@
 //! One workload: its containers, why their numbers are what they are, what the updater would do, and its timeline.
 
+use std::collections::BTreeMap;
+
 use plimsoll_core::rightsizing::{
     report::{ContainerReport, WorkloadReport},
     survey::Resource,
@@ -24,13 +26,11 @@ use crate::{
         access::Scope,
         facts::{AutoscalerFacts, ConditionFacts, VpaFacts},
         layout::{self, Place},
-        list_query::{ListQuery, Span},
         rows::WorkloadRow,
         snapshot::Snapshot,
         timeline::{self, Timeline},
     },
 };
-use strum::IntoEnumIterator as _;
 
 /// What is read for the page of a workload when it is requested.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,6 +51,8 @@ pub struct WorkloadPage {
     pub head: PageHead,
     /// The sums of one pod.
     pub summary: WorkloadRow,
+    /// Whether it no longer exists: then only its timeline is known.
+    pub gone: bool,
     /// The workload as `plimsoll recommend` reports it, with the targets of its VPA.
     pub workload: WorkloadReport,
     /// Its VPA.
@@ -77,8 +79,12 @@ impl WorkloadPage {
         (namespace, kind, name): (&str, &str, &str),
         details: WorkloadDetails,
     ) -> Option<Self> {
-        let (workload, vpa) =
-            snapshot.workload(namespace, kind, name).filter(|_| scope.allows(namespace))?;
+        if !scope.allows(namespace) {
+            return None;
+        }
+        let Some((workload, vpa)) = snapshot.workload(namespace, kind, name) else {
+            return Self::of_gone(snapshot, scope, (namespace, kind, name), details);
+        };
         let parts = &snapshot.parts;
         let targets = |one: &&AutoscalerFacts| {
             (&*one.namespace, &*one.target_kind, &*one.target_name) == (namespace, kind, name)
@@ -93,6 +99,7 @@ impl WorkloadPage {
         Some(Self {
             head: PageHead::new("workload", snapshot, scope),
             summary: WorkloadRow::of(workload, vpa, parts.at),
+            gone: false,
             workload: workload.clone(),
             vpa: vpa.cloned(),
             autoscalers: parts.autoscalers.iter().filter(targets).cloned().collect(),
@@ -101,6 +108,52 @@ impl WorkloadPage {
             explanation_error,
             timeline,
             timeline_error,
+        })
+    }
+
+    /// The page of a workload that no longer exists, if there are series of it.
+    fn of_gone(
+        snapshot: &Snapshot,
+        scope: &Scope,
+        (namespace, kind, name): (&str, &str, &str),
+        details: WorkloadDetails,
+    ) -> Option<Self> {
+        let timeline = details.timeline?.ok()?;
+        if timeline.charts.is_empty() {
+            return None;
+        }
+        let names = (namespace.to_owned(), kind.to_owned(), name.to_owned());
+        Some(Self {
+            head: PageHead::new("workload", snapshot, scope),
+            summary: WorkloadRow {
+                namespace: names.0.clone(),
+                kind: names.1.clone(),
+                name: names.2.clone(),
+                ..WorkloadRow::default()
+            },
+            gone: true,
+            workload: WorkloadReport {
+                cluster: None,
+                namespace: names.0,
+                api_version: None,
+                kind: names.1,
+                name: names.2,
+                labels: BTreeMap::new(),
+                replicas: None,
+                vpa: None,
+                scaled_by: Vec::new(),
+                target_changes: Vec::new(),
+                shape: None,
+                runs: None,
+                containers: Vec::new(),
+            },
+            vpa: None,
+            autoscalers: Vec::new(),
+            preview: None,
+            explanation: None,
+            explanation_error: None,
+            timeline: Some(timeline),
+            timeline_error: None,
         })
     }
 }
@@ -126,6 +179,14 @@ pub(super) fn render(page: &WorkloadPage, place: Place<'_>) -> String {
             html.text(format_args!(" ×{replicas}"));
         }
         html.raw("</small></h1>\n");
+        if page.gone {
+            layout::paragraph(
+                html,
+                "This workload no longer exists. Prometheus still has series of its pods.",
+            );
+            timelines(html, page, place);
+            return;
+        }
         summary(html, page, place.route.root());
         html.raw("<h2>Containers</h2>\n");
         containers(html, page);
@@ -230,25 +291,9 @@ fn timelines(html: &mut Markup, page: &WorkloadPage, place: Place<'_>) {
     html.raw("<h2 id=\"timeline\">Timeline</h2>\n");
     match (&page.timeline, &page.timeline_error) {
         (Some(timeline), _) => {
-            html.raw("<nav class=\"pages\" aria-label=\"Time range\">");
-            for span in Span::iter() {
-                let query = ListQuery { span, ..place.query.clone() };
-                let to = format!("{}{}#timeline", place.route.last_segment(), query.text());
-                let to = if query.text().is_empty() {
-                    format!("{}#timeline", place.route.last_segment())
-                } else {
-                    to
-                };
-                html.raw("<a");
-                html.attribute("href", to);
-                if span == place.query.span {
-                    html.raw(" aria-current=\"true\"");
-                }
-                html.raw(">");
-                html.text(<&str>::from(span));
-                html.raw("</a>");
+            if !page.gone {
+                layout::time_ranges(html, place);
             }
-            html.raw("</nav>\n");
             let span = format!(
                 "{} to {}, from {}",
                 time(timeline.from),
@@ -259,10 +304,7 @@ fn timelines(html: &mut Markup, page: &WorkloadPage, place: Place<'_>) {
             timeline::render(html, timeline);
         }
         (None, Some(why)) => layout::paragraph(html, format_args!("There is no timeline: {why}")),
-        (None, None) => layout::paragraph(
-            html,
-            "There is no timeline without a Prometheus: set --prometheus-address or --prometheus-service.",
-        ),
+        (None, None) => layout::paragraph(html, layout::NO_SERVER),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
         access::Scope,
         layout::{self, Place},
         list_query::{ListQuery, Sort},
+        quota::{QuotaFacts, quotas},
         router::Route,
         rows::WorkloadRow,
         snapshot::Snapshot,
@@ -54,6 +55,8 @@ pub struct WorkloadsPage {
     pub namespaces: Vec<String>,
     /// Why there is no history.
     pub history_error: Option<String>,
+    /// The ResourceQuotas of the namespace, if the page is about one.
+    pub quotas: Vec<QuotaFacts>,
 }
 
 impl WorkloadsPage {
@@ -98,6 +101,7 @@ impl WorkloadsPage {
             workloads: rows.map(|row| (*row).clone()).collect(),
             namespaces: namespaces.take(MAX_NAMESPACES).map(ToOwned::to_owned).collect(),
             history_error: parts.history_error.clone(),
+            quotas: namespace.map(|name| quotas(snapshot, scope, Some(name))).unwrap_or_default(),
         })
     }
 }
@@ -158,22 +162,12 @@ pub(super) fn render(page: &WorkloadsPage, place: Place<'_>) -> String {
         filters(html, page, place);
         if page.workloads.is_empty() {
             layout::paragraph(html, "No workload matches.");
-            return;
+        } else {
+            rows(html, page, place);
+            links(html, page, place);
         }
-        rows(html, page, place);
-        links(html, page, place);
+        super::quotas::render(html, &page.quotas, place.route.root());
     })
-}
-
-fn option(html: &mut Markup, value: &str, text: &str, is_chosen: bool) {
-    html.raw("<option");
-    html.attribute("value", value);
-    if is_chosen {
-        html.raw(" selected");
-    }
-    html.raw(">");
-    html.text(text);
-    html.raw("</option>");
 }
 
 fn filters(html: &mut Markup, page: &WorkloadsPage, place: Place<'_>) {
@@ -185,23 +179,23 @@ fn filters(html: &mut Markup, page: &WorkloadsPage, place: Place<'_>) {
     html.raw("></label>");
     if page.namespace.is_none() {
         html.raw("<label>Namespace <select name=\"namespace\">");
-        option(html, "", "all", query.namespace.is_empty());
+        layout::option(html, "", "all", query.namespace.is_empty());
         for name in &page.namespaces {
-            option(html, name, name, *name == query.namespace);
+            layout::option(html, name, name, *name == query.namespace);
         }
         html.raw("</select></label>");
     }
     html.raw("<label>Risk <select name=\"risk\">");
-    option(html, "", "any", query.risk == Level::Unsaid);
+    layout::option(html, "", "any", query.risk == Level::Unsaid);
     for level in [Level::Low, Level::Medium, Level::High, Level::Critical] {
         let text = format!("{} or higher", level_word(level));
         let text = if level == Level::Critical { level_word(level) } else { &text };
-        option(html, level.into(), text, query.risk == level);
+        layout::option(html, level.into(), text, query.risk == level);
     }
     html.raw("</select></label><label>VPA <select name=\"vpa\">");
-    option(html, "", "any", query.vpa.is_none());
-    option(html, "with", "with", query.vpa == Some(true));
-    option(html, "without", "without", query.vpa == Some(false));
+    layout::option(html, "", "any", query.vpa.is_none());
+    layout::option(html, "with", "with", query.vpa == Some(true));
+    layout::option(html, "without", "without", query.vpa == Some(false));
     html.raw("</select></label>");
     if query.sort != Sort::default() {
         html.raw("<input type=\"hidden\" name=\"sort\"");

@@ -20,6 +20,9 @@ pub const KEY: &str = "plimsoll.dev/history";
 /// Maximum size of the annotation in bytes.
 pub const MAX_BYTES: usize = MAX_STATE_BYTES;
 
+/// A plan with more bytes than this is omitted if not everything fits. Those of usual containers have about 2 kB.
+const MAX_PLAN_BYTES: usize = 8 * 1024;
+
 /// The version of the format. It changes if old readers would misread new annotations.
 const VERSION: u32 = 1;
 
@@ -50,6 +53,13 @@ pub fn encode(snapshot: &Snapshot, fingerprint: u64) -> Option<String> {
     };
     if let Some(text) = text(&slim) {
         return Some(text);
+    }
+    // Without its plan a container starts one from the histograms. Pods cannot be had otherwise.
+    if slim.plan.as_ref().is_some_and(|plan| plan.len() > MAX_PLAN_BYTES) {
+        slim.plan = None;
+        if let Some(text) = text(&slim) {
+            return Some(text);
+        }
     }
     let replicas = std::mem::take(&mut slim.replicas);
     // The field itself, and a comma after each pod.
@@ -96,7 +106,10 @@ pub fn decode(text: &str, status: &Snapshot, fingerprint: u64) -> Result<Snapsho
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_core::history::{HistogramWeights, OomBump, SampleStats};
+    use plimsoll_core::{
+        history::{EncodedPlan, HistogramWeights, OomBump, SampleStats},
+        recommender::plan::PlanState,
+    };
 
     fn replica(number: i64, peak: i64, end: i64) -> ReplicaState {
         ReplicaState {
@@ -139,6 +152,20 @@ mod tests {
         assert!(decoded.iter().all(|replica| original.replicas[300..].contains(replica)));
         assert!(left_out.filter_map(|replica| replica.usage_peak).max() <= smallest);
         assert!(decoded.is_sorted_by_key(|replica| &replica.name));
+    }
+
+    #[test]
+    fn a_plan_is_kept_without_loss_unless_it_does_not_fit() {
+        let plan = PlanState::new(Time::from_secs(1_790_000_000)).encode();
+        let planned = Snapshot { plan: Some(plan), ..snapshot(3, 3) };
+        let text = encode(&planned, 7).expect("it fits");
+        let status = Snapshot::default();
+        let decoded = decode(&text, &status, 7).expect("readable");
+        assert_eq!(decoded.plan, planned.plan);
+        let large = EncodedPlan::from_bytes(vec![0; MAX_BYTES]);
+        let text = encode(&Snapshot { plan: Some(large), ..planned }, 7).expect("the rest fits");
+        let decoded = decode(&text, &status, 7).expect("readable");
+        assert_eq!((decoded.plan, decoded.replicas.len()), (None, 6));
     }
 
     #[test]

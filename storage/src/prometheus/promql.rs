@@ -108,6 +108,14 @@ impl Query {
         Self::built(format!("({}) or ({})", self.text, other.text))
     }
 
+    /// Rounds amounts of CPU to nanocores, the unit in which a metrics server reports them. Without this, each value of a
+    /// response has the seventeen digits of a float, which hardly compress.
+    #[must_use]
+    pub fn round_to_nanocores(&self) -> Self {
+        // A division by 1e9 is exact to the last digit that is printed. The second argument of round() is not.
+        Self::built(format!("round(({}) * 1e9) / 1e9", self.text))
+    }
+
     /// Keeps series with this value.
     #[must_use]
     pub fn equal_to(&self, value: u32) -> Self {
@@ -291,6 +299,8 @@ mod tests {
         let noted = Query::from_user("up # note", &LabelMatchers::default()).expect("a query");
         assert_eq!(noted.last_within(hours(24)).as_str(), "last_over_time(up # note\n[1d])");
         assert_eq!(rate.last_within(hours(1)), rate);
+        let nanocores = rate.round_to_nanocores();
+        assert_eq!(nanocores.as_str(), r#"round((rate(x{a="b"}[2m])) * 1e9) / 1e9"#);
     }
 
     #[test]

@@ -15,8 +15,13 @@ pub struct Finished {
 
 /// Runs `plimsoll recommend` with this kubeconfig and nothing else in its environment.
 pub async fn recommend(kubeconfig: &Path, flags: &[&str]) -> Finished {
+    plimsoll(kubeconfig, &[&["recommend"], flags].concat()).await
+}
+
+/// Runs a command with this kubeconfig and nothing else in its environment.
+pub async fn plimsoll(kubeconfig: &Path, words: &[&str]) -> Finished {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("recommend").args(flags).env_clear().env("KUBECONFIG", kubeconfig);
+    command.args(words).env_clear().env("KUBECONFIG", kubeconfig);
     command.env("LANG", "C.UTF-8").stdin(Stdio::null());
     // Servers of the test answer meanwhile.
     let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic");

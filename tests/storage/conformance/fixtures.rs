@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -10,9 +11,10 @@ use async_trait::async_trait;
 use super::{CaseError, TestBackend};
 use plimsoll_core::{
     history::{
-        BucketScheme, HistogramWeights, OomBump, Record, ReplicaState, Sample, SampleStats, Sink,
-        Snapshot,
+        BucketScheme, EncodedPlan, HistogramWeights, OomBump, Record, ReplicaState, Sample,
+        SampleStats, Sink, Snapshot,
     },
+    recommender::plan::{CpuPlanSettings, PeakWindowSettings, PlanProfile, PlanState},
     types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_storage::{
@@ -50,9 +52,22 @@ pub fn record(vpa: &ObjectKey, container: &str, generation: u32) -> Record {
             last_kill: None,
         }],
         bump: Some(OomBump { at, base: 1, counted: i64::from(generation) }),
+        plan: Some(plan(at, generation)),
         ..Snapshot::default()
     };
     Record::new(ContainerKey::new(vpa.clone(), container), snapshot)
+}
+
+/// The state of a plan with some samples.
+fn plan(start: Time, generation: u32) -> EncodedPlan {
+    let (cpu, memory) = (CpuPlanSettings::of(PlanProfile::Tide), PeakWindowSettings::default());
+    let mut state = PlanState::new(start);
+    for number in 0..=generation.min(300) {
+        let (at, number) = (start.later(Duration::from_mins(number.into())), f64::from(number));
+        assert!(state.cpu.add(&cpu, at, 0.1 + number / 7.0, Some(0.3)));
+        assert!(state.memory.add(&memory, at, 1e8 + number));
+    }
+    state.encode()
 }
 
 /// A VPA in the namespace that most cases use.

@@ -59,8 +59,33 @@ struct Locked {
     checksum: Option<String>,
 }
 
-/// The packages whose code is in the program `name`: what is linked, not what builds or tests it.
-fn linked<'a>(metadata: &'a Metadata, name: &str) -> Result<Vec<(&'a Package, Vec<&'a str>)>> {
+/// The names and versions of packages. `cargo metadata` merges the features of all dependencies, those of tests too, and has
+/// procedural macros beside what is linked; `cargo tree` tells them apart.
+#[derive(Debug)]
+pub struct Linked(BTreeSet<(String, String)>);
+
+impl Linked {
+    /// From the output of `cargo tree --prefix=none`, in which a line is `name v1.2.3`, and more if it is a path or a
+    /// repetition.
+    pub fn of(tree: &str) -> Self {
+        let lines = tree.lines().filter_map(|line| {
+            let (name, rest) = line.split_once(" v")?;
+            Some((name.to_owned(), rest.split(' ').next()?.to_owned()))
+        });
+        Self(lines.collect())
+    }
+
+    fn has(&self, package: &Package) -> bool {
+        self.0.contains(&(package.name.clone(), package.version.clone()))
+    }
+}
+
+/// The packages whose code is in the program `name`, each with what it depends on.
+fn linked<'a>(
+    metadata: &'a Metadata,
+    name: &str,
+    linked: &Linked,
+) -> Result<Vec<(&'a Package, Vec<&'a str>)>> {
     let nodes: BTreeMap<&str, &Node> =
         metadata.resolve.nodes.iter().map(|node| (&*node.id, node)).collect();
     let packages: BTreeMap<&str, &Package> =
@@ -72,10 +97,11 @@ fn linked<'a>(metadata: &'a Metadata, name: &str) -> Result<Vec<(&'a Package, Ve
     let mut found = Vec::new();
     while let Some(id) = pending.pop() {
         let node = nodes.get(id).with_context(|| format!("cargo does not resolve {id}"))?;
-        let linked = node.deps.iter().filter(|dependency| {
+        let children = node.deps.iter().filter(|dependency| {
             dependency.dep_kinds.iter().any(|dependency| dependency.kind.is_none())
+                && packages.get(&*dependency.pkg).is_some_and(|package| linked.has(package))
         });
-        let children: Vec<&str> = linked.map(|dependency| &*dependency.pkg).collect();
+        let children: Vec<&str> = children.map(|dependency| &*dependency.pkg).collect();
         pending.extend(children.iter().copied().filter(|child| seen.insert(child)));
         let package = packages.get(id).with_context(|| format!("cargo describes no {id}"))?;
         found.push((*package, children));
@@ -92,14 +118,20 @@ fn package_url(package: &Package) -> String {
 }
 
 /// The bill of materials of a program. It has no time and no random number, so that equal sources have equal bills.
-pub fn bill(metadata: &Metadata, lock: &str, name: &str, program: &[u8]) -> Result<Value> {
+pub fn bill(
+    metadata: &Metadata,
+    lock: &str,
+    name: &str,
+    linked_packages: &Linked,
+    program: &[u8],
+) -> Result<Value> {
     let lock: Lock = toml::from_str(lock).context("Cargo.lock")?;
     let checksums: BTreeMap<(&str, &str), &str> = lock
         .package
         .iter()
         .filter_map(|one| Some(((&*one.name, &*one.version), one.checksum.as_deref()?)))
         .collect();
-    let linked = linked(metadata, name)?;
+    let linked = linked(metadata, name, linked_packages)?;
     let urls: BTreeMap<&str, String> =
         metadata.packages.iter().map(|package| (&*package.id, package_url(package))).collect();
     let component = |package: &Package, kind: &str| {
@@ -178,6 +210,8 @@ mod tests {
                  "source": "registry+https://example.com"},
                 {"id": "registry#tests", "name": "tests", "version": "0.1.0", "license": "MIT",
                  "source": "registry+https://example.com"},
+                {"id": "registry#macros", "name": "macros", "version": "0.1.0", "license": "MIT",
+                 "source": "registry+https://example.com"},
                 {"id": "registry#builds", "name": "builds", "version": "0.1.0", "license": "MIT",
                  "source": "registry+https://example.com"},
             ],
@@ -185,22 +219,26 @@ mod tests {
                 {"id": "path#tool", "deps": [
                     {"pkg": "registry#used", "dep_kinds": [{"kind": null}, {"kind": "dev"}]},
                     {"pkg": "registry#tests", "dep_kinds": [{"kind": "dev"}]},
+                    {"pkg": "registry#macros", "dep_kinds": [{"kind": null}]},
                     {"pkg": "registry#builds", "dep_kinds": [{"kind": "build"}]},
                 ]},
                 {"id": "registry#used", "deps": [{"pkg": "registry#deep", "dep_kinds": [{"kind": null}]}]},
                 {"id": "registry#deep", "deps": []},
                 {"id": "registry#tests", "deps": []},
                 {"id": "registry#builds", "deps": []},
+                {"id": "registry#macros", "deps": []},
             ]},
         }))
         .expect("metadata")
     }
 
+    const TREE: &str =
+        "tool v1.0.0 (/src)\nused v2.1.0\ndeep v0.3.0\nused v2.1.0 (*)\ntests v0.1.0\n";
     const LOCK: &str = "[[package]]\nname = \"used\"\nversion = \"2.1.0\"\nchecksum = \"abc\"\n";
 
     #[test]
     fn the_bill_has_what_is_linked_and_not_what_builds_or_tests_it() {
-        let bill = bill(&metadata(), LOCK, "tool", b"program").expect("a bill");
+        let bill = bill(&metadata(), LOCK, "tool", &Linked::of(TREE), b"program").expect("a bill");
         let names: Vec<&str> = bill["components"]
             .as_array()
             .expect("a list")

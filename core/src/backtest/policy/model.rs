@@ -12,6 +12,7 @@ use crate::{
             confidence_multiplier,
         },
         explanation::Basis,
+        plan::RequestProfile,
         published_status::to_object,
         recommend,
     },
@@ -57,6 +58,8 @@ impl<'a> Model<'a> {
         };
         // Profiles and settings of policies are those that annotations set for a VPA.
         settings.per_vpa_tuning = true;
+        // Plans are policies of their own.
+        settings.plan.profile = RequestProfile::Vpa;
         let vpa_settings = VpaSettings { tuning: policy.tuning, ..VpaSettings::default() };
         let rules = vpa_settings.rules(None, &settings);
         let containers = &context.recording.containers;

@@ -187,6 +187,7 @@ fn read_tuning(
     }
     let base = rule.profile();
     Ok(Tuning {
+        profile: own.profile.or(base.profile),
         cpu_percentile: own.cpu_percentile.or(base.cpu_percentile),
         memory_percentile: own.memory_percentile.or(base.memory_percentile),
         margin: own.margin.or(base.margin),

@@ -73,9 +73,10 @@ impl<'a> Life<'a> {
         let applies = match (policy.rule, policy.apply) {
             (PolicyRule::Current, _) => Applies::Never,
             (_, ApplyMode::Updater) => {
-                let is_ours = matches!(rule, RuleState::Model(_) | RuleState::Plan(_));
+                let is_planned = matches!(rule, RuleState::Plan(_));
+                let is_ours = is_planned || matches!(rule, RuleState::Model(_));
                 Applies::Updater {
-                    updating: Box::new(Updating::new(recording, compat, settings)),
+                    updating: Box::new(Updating::new(recording, compat, settings, is_planned)),
                     next: evaluation.from,
                     every: if is_ours { CPU_STEP_SECONDS } else { rule.instant_seconds() },
                 }

@@ -31,6 +31,8 @@ pub(super) struct Updating {
     settings: updater::Settings,
     key: ObjectKey,
     owner: PodOwner,
+    /// Whether the requests are planned.
+    is_planned: bool,
     state: PersistedState,
     /// Counts changes of the set of pods, of their readiness, and kills.
     version: u64,
@@ -69,7 +71,12 @@ pub(super) struct Change {
 }
 
 impl Updating {
-    pub fn new(recording: &WorkloadRecording, compat: Compat, settings: &ReplaySettings) -> Self {
+    pub fn new(
+        recording: &WorkloadRecording,
+        compat: Compat,
+        settings: &ReplaySettings,
+        is_planned: bool,
+    ) -> Self {
         let settings = match compat {
             Compat::Upstream => updater::Settings::for_compat(Compat::Upstream),
             Compat::Plimsoll => settings.updater.clone(),
@@ -84,6 +91,7 @@ impl Updating {
             settings,
             key: recording.key.clone(),
             owner: PodOwner { kind: kind.into(), name: recording.key.name.clone() },
+            is_planned,
             state: PersistedState::default(),
             version: 0,
             decided: None,
@@ -155,6 +163,9 @@ impl Updating {
         if is_outside {
             return Need::Outside;
         }
+        if self.is_planned {
+            return Need::None;
+        }
         let difference: f64 = requested
             .iter()
             .zip(wanted)
@@ -204,6 +215,7 @@ impl Updating {
             generation: None,
             sizing,
             maintenance_window: WindowState::Open,
+            is_planned: self.is_planned,
             surges: false,
             pods: &objects,
         };

@@ -26,24 +26,21 @@ const HOUR_SECONDS: f64 = 3_600.0;
 const MUCH_MISSING: f64 = 0.2;
 
 /// Builds the report. The accounts may be in any order and come from several processes: the result is the same.
-pub fn build(mut accounts: Vec<WorkloadAccount>, inputs: &ReportInputs) -> BacktestReport {
-    accounts.sort_by(|one, other| {
-        let key = |account: &WorkloadAccount| {
-            (
-                account.cluster.clone(),
-                account.namespace.clone(),
-                account.kind.clone(),
-                account.name.clone(),
-            )
+pub fn build(accounts: &[WorkloadAccount], inputs: &ReportInputs) -> BacktestReport {
+    // References: the accounts of a large cluster are most of the memory of the process.
+    let mut sorted: Vec<&WorkloadAccount> = accounts.iter().collect();
+    sorted.sort_by(|one, other| {
+        let key = |of: &WorkloadAccount| {
+            (of.cluster.clone(), of.namespace.clone(), of.kind.clone(), of.name.clone())
         };
         key(one).cmp(&key(other))
     });
-    let builder = Builder { accounts: &accounts, inputs };
+    let builder = Builder { accounts: &sorted, inputs };
     builder.build()
 }
 
 struct Builder<'a> {
-    accounts: &'a [WorkloadAccount],
+    accounts: &'a [&'a WorkloadAccount],
     inputs: &'a ReportInputs,
 }
 
@@ -61,7 +58,9 @@ impl<'a> Builder<'a> {
         for (policy, verdict) in policies.iter_mut().zip(&verdicts) {
             policy.is_on_frontier = *verdict;
         }
-        let total = |count: fn(&WorkloadAccount) -> u64| self.accounts.iter().map(count).sum();
+        let total = |count: fn(&WorkloadAccount) -> u64| {
+            self.accounts.iter().map(|account| count(account)).sum()
+        };
         let (sampled, missing): (u64, u64) =
             (total(|account| account.sampled_minutes), total(|account| account.missing_minutes));
         let missing_share = share(missing as f64, (sampled + missing) as f64).unwrap_or_default();
@@ -165,7 +164,7 @@ impl<'a> Builder<'a> {
             days.dedup();
             days.len() as u64
         };
-        self.accounts.iter().map(of).sum()
+        self.accounts.iter().copied().map(of).sum()
     }
 
     /// The median of the containers that got a recommendation.

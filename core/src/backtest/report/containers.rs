@@ -10,9 +10,9 @@ const WORST_OF_POLICY: usize = 5;
 const WORST: usize = 20;
 
 /// Counts of containers by the share of requested CPU that is slack.
-pub(super) fn slack_histogram(accounts: &[WorkloadAccount], policy: usize) -> Vec<u32> {
+pub(super) fn slack_histogram(accounts: &[&WorkloadAccount], policy: usize) -> Vec<u32> {
     let mut counts = vec![0; TENTHS];
-    for account in accounts {
+    for &account in accounts {
         for sums in by_container(account, policy) {
             if sums.cpu_requested > 0.0 {
                 let tenth = (sums.cpu_slack / sums.cpu_requested * TENTHS as f64) as usize;
@@ -35,10 +35,13 @@ fn by_container(account: &WorkloadAccount, policy: usize) -> Vec<Sums> {
 }
 
 /// The containers that are killed or short most often, the worst first.
-pub(super) fn worst(accounts: &[WorkloadAccount], policies: &[PolicyLabel]) -> Vec<WorstContainer> {
+pub(super) fn worst(
+    accounts: &[&WorkloadAccount],
+    policies: &[PolicyLabel],
+) -> Vec<WorstContainer> {
     let mut totals = vec![0; policies.len()];
     let mut found = Vec::new();
-    for account in accounts {
+    for &account in accounts {
         let sums: Vec<Vec<Sums>> =
             (0..policies.len()).map(|policy| by_container(account, policy)).collect();
         for (policy, label) in policies.iter().enumerate().filter(|(_, label)| !label.is_yardstick)

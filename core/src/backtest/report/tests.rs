@@ -88,7 +88,7 @@ fn example() -> (Vec<WorkloadAccount>, ReportInputs) {
 #[test]
 fn figures_are_ratios_of_sums() {
     let (accounts, inputs) = example();
-    let report = build(accounts, &inputs);
+    let report = build(&accounts, &inputs);
     assert_eq!((report.workloads, report.containers, report.container_days), (2, 2, 4));
     let [current, ours, oracle] = &report.policies[..] else { panic!("three policies") };
     // 4 + 2 cores and 2 + 1 cores.
@@ -118,7 +118,7 @@ fn figures_are_ratios_of_sums() {
 #[test]
 fn the_frontier_names_the_price_of_a_bad_day_that_is_avoided() {
     let (accounts, inputs) = example();
-    let report = build(accounts, &inputs);
+    let report = build(&accounts, &inputs);
     let names: Vec<&str> = report.frontier.iter().map(|step| step.policy.as_str()).collect();
     assert_eq!(names, ["plimsoll", "current"], "from the cheapest to the safest");
     let step = &report.frontier[1];
@@ -133,7 +133,7 @@ fn the_frontier_names_the_price_of_a_bad_day_that_is_avoided() {
 #[test]
 fn the_worst_containers_come_first_with_a_remark() {
     let (accounts, inputs) = example();
-    let report = build(accounts, &inputs);
+    let report = build(&accounts, &inputs);
     let worst: Vec<_> = report
         .worst
         .iter()
@@ -152,7 +152,7 @@ fn the_worst_containers_come_first_with_a_remark() {
 fn a_missing_price_makes_no_cost() {
     let (accounts, mut inputs) = example();
     inputs.memory_gib_hour = None;
-    let report = build(accounts.clone(), &inputs);
+    let report = build(&accounts, &inputs);
     assert_eq!(report.policies[0].monthly_cost, None);
     let condition = "plimsoll: cost > current".parse::<crate::backtest::FailOn>().expect("parses");
     assert!(matches!(condition.check(&report), Outcome::Unknown(_)));
@@ -166,7 +166,7 @@ fn a_missing_price_makes_no_cost() {
 
 #[test]
 fn an_empty_backtest_is_a_report() {
-    let report = build(Vec::new(), &two_days(&["current", "plimsoll"]));
+    let report = build(&[], &two_days(&["current", "plimsoll"]));
     assert_eq!((report.workloads, report.container_days), (0, 0));
     assert_eq!(report.policies[1].cpu_slack, None);
     assert_eq!(report.policies[1].against_current, None);
@@ -193,7 +193,7 @@ fn the_same_demand_under_three_limits_ranks_alike_or_is_unknown() {
     let verdicts = [8.0, 1.0, 0.5].map(|limit| {
         let settings = ReplaySettings::default();
         let account = replay(&limited("web", limit), &evaluation, &policies, &settings);
-        let report = build(vec![account], &inputs(labels(&names), &evaluation));
+        let report = build(&[account], &inputs(labels(&names), &evaluation));
         report.policies.iter().map(|policy| policy.is_on_frontier).collect::<Vec<_>>()
     });
     assert!(verdicts[0].iter().all(Option::is_some), "nothing was throttled: {verdicts:?}");
@@ -230,7 +230,7 @@ proptest! {
             })
             .collect();
         let inputs = two_days(&["current", "cost"]);
-        let whole = bytes(&build(accounts.clone(), &inputs));
+        let whole = bytes(&build(&accounts, &inputs));
         // Each shard is written as JSON and read again; the last one comes first.
         let mut merged = Vec::new();
         for shard in (0..shards).rev() {
@@ -240,6 +240,6 @@ proptest! {
         }
         let text = serde_json::to_string(&inputs).expect("serializes");
         let inputs: ReportInputs = serde_json::from_str(&text).expect("parses");
-        prop_assert_eq!(whole, bytes(&build(merged, &inputs)));
+        prop_assert_eq!(whole, bytes(&build(&merged, &inputs)));
     }
 }

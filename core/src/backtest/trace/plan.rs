@@ -2,7 +2,7 @@
 
 use super::rule::SeriesRule;
 use crate::{
-    recommender::plan::{CpuPlan, CpuPlanSettings},
+    recommender::plan::{CpuOutcome, CpuPlan, CpuPlanSettings, KeptBecause},
     types::Time,
 };
 
@@ -30,6 +30,11 @@ impl SeriesRule for Plan {
 
     fn decide(&mut self, at: f64, request: f64) -> f64 {
         self.has_decided = true;
-        self.usage.decide(&self.settings, time(at), request).target
+        let decision = self.usage.decide(&self.settings, time(at), request);
+        match (decision.outcome, decision.plan) {
+            // The published comparison is of the plan alone: it makes changes too that it undoes within the hour.
+            (CpuOutcome::Kept(KeptBecause::UndoneWithinTheHour), Some(plan)) => plan.best,
+            _ => decision.target,
+        }
     }
 }

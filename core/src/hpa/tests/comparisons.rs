@@ -14,6 +14,7 @@ use crate::hpa::{
     },
     decide, defaults,
     hpa_state::Windows,
+    stabilization::{Direction, Held, Stabilization},
     status_values::StatusValues,
 };
 use crate::types::Time;
@@ -79,6 +80,51 @@ fn a_difference_has_a_cause_once_the_other_controller_had_time() {
     let mut results = results(&mut warm(), 600, &steps);
     results.retain(|result| *result != Same);
     assert_eq!(results, [Sampling]);
+}
+
+/// The results of a difference that lasts, with the reason of the other controller's condition.
+fn lasting_difference(ours: &Decision, theirs: i32, reason: &str) -> Vec<Comparison> {
+    let mut status = status(theirs, 50);
+    let able = json!([{"type": "AbleToScale", "status": "True", "reason": reason}]);
+    status.conditions = serde_json::from_value(able).expect("conditions");
+    let mut shadow = warm();
+    let pass = |second: u64| {
+        let ours = Decision { at: NOW.later(Duration::from_secs(second)), ..ours.clone() };
+        shadow.compare(&ours, &status, RULES)
+    };
+    (600..700).step_by(15).flat_map(pass).collect()
+}
+
+#[test]
+fn a_peak_that_only_one_of_the_two_has_read_explains_what_its_window_holds() {
+    let free = decision(600, Some(4));
+    for (theirs, reason, expected) in [
+        (6, "ScaleDownStabilized", Sampling),
+        (3, "ScaleUpStabilized", Sampling),
+        // A window holds nothing in this direction.
+        (3, "ScaleDownStabilized", Unexplained),
+        (6, "ScaleUpStabilized", Unexplained),
+        (6, "ReadyForNewScale", Unexplained),
+    ] {
+        assert_eq!(lasting_difference(&free, theirs, reason), [expected], "{theirs} {reason}");
+    }
+    let held = |direction: Direction, recommended: i32| {
+        let held = Some(Held { direction, by: None, until: None });
+        let stabilization = Some(Stabilization { recommended, stabilized: 6, held });
+        Decision { stabilization, ..decision(600, Some(6)) }
+    };
+    for (ours, theirs, expected) in [
+        (held(Direction::Down, 4), 4, Sampling),
+        (held(Direction::Down, 4), 5, Sampling),
+        (held(Direction::Down, 4), 3, Unexplained),
+        (held(Direction::Down, 4), 7, Unexplained),
+        (held(Direction::Up, 8), 8, Sampling),
+        (held(Direction::Up, 8), 9, Unexplained),
+        (held(Direction::Up, 8), 5, Unexplained),
+    ] {
+        let results = lasting_difference(&ours, theirs, "ReadyForNewScale");
+        assert_eq!(results, [expected], "{theirs} {:?}", ours.stabilization);
+    }
 }
 
 #[test]

@@ -188,6 +188,11 @@ impl CpuPlan {
         CpuDecision { outcome, request, target, alarm, plan: Some(plan) }
     }
 
+    /// Makes the next plan due.
+    pub(super) fn plan_now(&mut self) {
+        self.next_plan = None;
+    }
+
     /// Time of the first sample's day, of the last sample, and the number of samples.
     pub fn samples(&self) -> (Time, Option<Time>, u64) {
         (self.start, self.last_sample, self.samples)
@@ -238,6 +243,13 @@ impl CpuPlan {
 
     pub(super) fn add_peak(&mut self, settings: &CpuPlanSettings, at: Time, bucket: u8) {
         let days = settings.peak_days();
+        if at < self.start {
+            // An earlier sample of another pod. Days stay where they are and get other numbers.
+            let days = self.start.nanos_since(at).div_euclid(DAY_NANOS) + 1;
+            let nanos = self.start.as_nanos().saturating_sub(days.saturating_mul(DAY_NANOS));
+            self.start = Time::from_nanos(nanos);
+            self.day = self.day.saturating_add(u32::try_from(days).unwrap_or(u32::MAX));
+        }
         let day = u32::try_from(at.nanos_since(self.start).div_euclid(DAY_NANOS)).unwrap_or(0);
         let begun = day.saturating_sub(self.day) as usize;
         if begun > 0 {

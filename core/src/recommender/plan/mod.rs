@@ -14,6 +14,7 @@
 
 mod bucket_weights;
 mod buckets;
+mod container_plan;
 mod cpu_plan;
 mod decision;
 mod encoding;
@@ -27,9 +28,12 @@ mod settings;
 mod tests;
 
 pub use buckets::{PlanBuckets, plan_buckets};
+pub use container_plan::{ContainerPlan, KnownRequests, PlanDecision, PlanRules, PlannedRequest};
 pub use cpu_plan::CpuPlan;
 pub use decision::{CpuDecision, CpuOutcome, HourCost, KeptBecause, PlanEvaluation};
 pub use encoding::InvalidPlanState;
 pub use peak_window::{MemoryDecision, MemoryOutcome, PeakWindow};
-pub use plan_state::{EncodedPlan, PlanState};
-pub use settings::{CpuPlanSettings, PeakWindowSettings, PlanProfile};
+pub use plan_state::PlanState;
+pub use settings::{
+    CpuPlanSettings, PeakWindowSettings, PlanProfile, PlanSelection, PlanSettings, RequestProfile,
+};

@@ -196,6 +196,13 @@ impl PeakWindow {
 
     fn add_peak(&mut self, settings: &PeakWindowSettings, at: Time, bytes: f64) {
         let days = settings.days.min(PeakWindowSettings::MAX_DAYS) as usize + 1;
+        if at < self.start {
+            // An earlier sample of another pod. Days stay where they are and get other numbers.
+            let days = self.start.nanos_since(at).div_euclid(DAY_NANOS) + 1;
+            let nanos = self.start.as_nanos().saturating_sub(days.saturating_mul(DAY_NANOS));
+            self.start = Time::from_nanos(nanos);
+            self.day = self.day.saturating_add(u32::try_from(days).unwrap_or(u32::MAX));
+        }
         let day = u32::try_from(at.nanos_since(self.start).div_euclid(DAY_NANOS)).unwrap_or(0);
         let begun = day.saturating_sub(self.day) as usize;
         if begun > 0 {

@@ -40,6 +40,113 @@ impl PlanProfile {
     }
 }
 
+/// The profile that plans the requests of a VPA, and the one that was selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanSelection {
+    /// The profile that plans.
+    pub profile: PlanProfile,
+    /// The selected profile, if it is another one: pods that are evicted for each change need few changes.
+    pub replaced: Option<PlanProfile>,
+}
+
+impl PlanSelection {
+    /// The profile as it was selected.
+    pub const fn of(profile: PlanProfile) -> Self {
+        Self { profile, replaced: None }
+    }
+
+    /// The selection for a VPA whose update mode evicts pods: always `steady`.
+    #[must_use]
+    pub fn for_evictions(self) -> Self {
+        let replaced = Some(self.profile).filter(|profile| *profile != PlanProfile::Steady);
+        Self { profile: PlanProfile::Steady, replaced }
+    }
+}
+
+/// How the requests of a VPA's containers are determined (`--profile`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_profile)]
+pub enum RequestProfile {
+    /// From percentiles of histograms, as upstream does.
+    #[default]
+    Vpa,
+    /// See [`PlanProfile::Steady`].
+    Steady,
+    /// See [`PlanProfile::Balanced`].
+    Balanced,
+    /// See [`PlanProfile::Tide`].
+    Tide,
+}
+
+impl RequestProfile {
+    /// The profile of plans; `None` if requests are not planned.
+    pub const fn plan(self) -> Option<PlanProfile> {
+        match self {
+            Self::Vpa => None,
+            Self::Steady => Some(PlanProfile::Steady),
+            Self::Balanced => Some(PlanProfile::Balanced),
+            Self::Tide => Some(PlanProfile::Tide),
+        }
+    }
+}
+
+fn unknown_profile(text: &str) -> String {
+    format!("unknown profile `{text}`; use `vpa`, `steady`, `balanced` or `tide`")
+}
+
+/// The profile of VPAs without an annotation, and what flags change of all profiles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanSettings {
+    /// The profile (`--profile`).
+    pub profile: RequestProfile,
+    /// The price of a change, if it is not the profile's (`--price-change`).
+    pub price_change: Option<f64>,
+    /// The cost of missing cores (`--price-short`).
+    pub price_short: f64,
+    /// The cost of time above the request (`--price-above`).
+    pub price_above: f64,
+    /// The half-life of CPU samples in days (`--cpu-memory-days`).
+    pub cpu_memory_days: f64,
+    /// The number of days whose highest CPU usage counts (`--cpu-forget-days`).
+    pub cpu_forget_days: u32,
+    /// The minimum CPU in cores (`--cpu-floor`).
+    pub cpu_floor_cores: f64,
+    /// Memory (`--memory-days`, `--memory-margin`).
+    pub memory: PeakWindowSettings,
+}
+
+impl Default for PlanSettings {
+    fn default() -> Self {
+        let cpu = CpuPlanSettings::of(PlanProfile::Steady);
+        Self {
+            profile: RequestProfile::default(),
+            price_change: None,
+            price_short: cpu.price_short,
+            price_above: cpu.price_above,
+            cpu_memory_days: 3.0,
+            cpu_forget_days: cpu.forget_days,
+            cpu_floor_cores: cpu.floor_cores,
+            memory: PeakWindowSettings::default(),
+        }
+    }
+}
+
+impl PlanSettings {
+    /// Returns the settings of a CPU plan with this profile.
+    pub fn cpu(&self, profile: PlanProfile) -> CpuPlanSettings {
+        let settings = CpuPlanSettings::of(profile);
+        CpuPlanSettings {
+            price_change: self.price_change.unwrap_or(settings.price_change),
+            price_short: self.price_short,
+            price_above: self.price_above,
+            half_life: DAY.mul_f64(self.cpu_memory_days.clamp(0.01, 366.0)),
+            forget_days: self.cpu_forget_days,
+            floor_cores: self.cpu_floor_cores,
+            ..settings
+        }
+    }
+}
+
 /// The settings of a CPU plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuPlanSettings {

@@ -11,7 +11,7 @@ use super::{HistoryState, VpaState};
 use crate::{
     recommender::{
         container::ContainerHistory, memory_window::SampleRejected, model_settings::Settings,
-        oom::OomKill,
+        oom::OomKill, plan::KnownRequests,
     },
     types::{
         compat::Fix,
@@ -134,6 +134,18 @@ impl Ingest<'_> {
             vpa.mark_changed(now, false);
         }
         Some(result)
+    }
+
+    /// Records the requests of a pod's container, for planned requests. Does nothing for a container without a history.
+    pub fn observe_requests(&mut self, key: &ObjectKey, container: &str, requests: KnownRequests) {
+        let Some(vpa) = self.vpas.get_mut(key) else { return };
+        let rules = vpa.settings.rules(None, self.settings);
+        if rules.plan.is_none() {
+            return;
+        }
+        if let Some((_, history)) = vpa.history.iter_mut().find(|(name, _)| ***name == *container) {
+            history.observe_requests(requests, &rules);
+        }
     }
 
     /// Adds an OOM kill. If `may_be_old`, it is ignored if it is older than the history. A time in the future is replaced by

@@ -1,5 +1,6 @@
 //! Tests of the registry: which histories are restored, and which OOM kills count.
 
+mod plans;
 mod saves;
 
 use std::{collections::HashSet, time::Duration};

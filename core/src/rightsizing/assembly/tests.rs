@@ -10,10 +10,11 @@ use crate::{
         ReportHead,
         evidence::{EvidenceGap, MemoryPeak, NodeGroupTarget, RunCounts},
         limits::{LimitRule, LimitRules},
+        owner_groups::group_of,
         prices::Prices,
-        report::{Level, ResourceTotals, RiskReason},
+        report::{Level, ResourceTotals, RiskReason, TemplateAmounts},
         runs::RunTargets,
-        survey::{Amounts, Node, Unread, UtilizationTarget},
+        survey::{Amounts, GroupMember, Node, RunningAmounts, Unread, UtilizationTarget},
         testing::{MI, amounts, container, deployment, evidence},
     },
     types::{Bytes, MilliCpu},
@@ -273,7 +274,107 @@ fn injected_containers_count_for_targets_and_stay() {
     let report = report_of(&survey_of(vec![web]), &history, &ReportOptions::default());
     // 70 x 1100 / 300.
     assert_eq!(report.workloads[0].target_changes[0].new_percent, Some(257));
-    assert_eq!(report.workloads[0].containers.len(), 1, "it is not of the template");
+    let [main, proxy] = &report.workloads[0].containers[..] else { panic!("two containers") };
+    assert_eq!((main.no_patch, proxy.no_patch), (None, Some(NoPatchReason::Injected)));
+    let cpu = &proxy.resources[0];
+    assert_eq!((cpu.request, cpu.target), (Some(100), Some(200)));
+    assert_eq!((cpu.change.request, cpu.change.limit), (None, None));
+    let expected =
+        "it is injected and no manifest has it; request 200m where the injection is configured";
+    assert_eq!(cpu.change.held.as_deref(), Some(expected));
+    assert_eq!(cpu.risk, Level::Medium, "its risk is known all the same");
+    assert_eq!(report.totals.cpu.requested, 4 * 1100, "its requests are part of the sums");
+}
+
+#[test]
+fn pods_that_a_vpa_sized_are_the_basis_and_manifests_change_by_the_template() {
+    let running = |cpu| RunningAmounts {
+        requests: amounts(Some(cpu), Some(GI)),
+        limits: amounts(None, None),
+    };
+    let main = |template, pods: Option<i64>| Container {
+        running: pods.map(running),
+        ..container(amounts(Some(template), Some(GI)), Amounts::default())
+    };
+    for (name, template, pods, request, change, shown, waste, cost) in [
+        // 4 x 0.32 x 73 and so on.
+        ("template too large", 500, Some(320), 320, Some(320), None, Level::Ok, 93.44),
+        ("template as needed, pods not", 320, Some(640), 640, None, None, Level::High, 186.88),
+        ("both too large", 2000, Some(1280), 1280, Some(320), Some(320), Level::High, 373.76),
+        ("equal", 500, Some(500), 500, Some(320), Some(320), Level::Medium, 146.0),
+        ("no pods", 500, None, 500, Some(320), Some(320), Level::Medium, 146.0),
+    ] {
+        let mut web = deployment("web", 4, vec![main(template, pods)]);
+        web.vpa = Some("web".into());
+        let history = evidence([1, 320, 1 << 40], [GI, GI, GI]);
+        let report = report_of(&survey_of(vec![web]), &history, &priced());
+        let cpu = &rows(&report)[0];
+        assert_eq!(cpu.request, Some(request), "{name}");
+        assert_eq!((cpu.change.request, cpu.new_request()), (change, shown), "{name}");
+        assert_eq!(cpu.waste, waste, "{name}");
+        assert!((cpu.cost.expect("a cost") - cost).abs() < 1e-9, "{name}: {:?}", cpu.cost);
+        assert_eq!(report.totals.cpu.requested, 4 * request, "{name}");
+        let differs = pods.is_some_and(|pods| pods != template);
+        let expected = differs.then_some(TemplateAmounts { request: Some(template), limit: None });
+        assert_eq!(cpu.template, expected, "{name}");
+        let remarks = &report.workloads[0].containers[0].remarks;
+        assert_eq!(remarks.len(), usize::from(differs), "{name}: {remarks:?}");
+    }
+    let mut web = deployment("web", 4, vec![main(500, Some(320))]);
+    web.vpa = Some("web".into());
+    let history = evidence([1, 320, 1 << 40], [GI, GI, GI]);
+    let report = report_of(&survey_of(vec![web]), &history, &priced());
+    let expected = "CPU request: the template asks for 500m, pods run with 320m, sized by VerticalPodAutoscaler web";
+    assert_eq!(report.workloads[0].containers[0].remarks, [expected]);
+}
+
+#[test]
+fn a_target_follows_the_requests_of_pods_and_not_of_the_template() {
+    let main = Container {
+        running: Some(RunningAmounts {
+            requests: amounts(Some(400), Some(GI)),
+            limits: amounts(None, None),
+        }),
+        ..container(amounts(Some(1000), Some(GI)), Amounts::default())
+    };
+    let mut web = deployment("web", 4, vec![main]);
+    web.utilization_targets = vec![UtilizationTarget {
+        kind: "HorizontalPodAutoscaler".into(),
+        name: "web".into(),
+        metric: 0,
+        resource: Resource::Cpu,
+        container: None,
+        percent: 70,
+    }];
+    let history = evidence([1, 200, 9000], [GI, GI, GI]);
+    let report = report_of(&survey_of(vec![web]), &history, &ReportOptions::default());
+    // 70 x 400 / 200.
+    assert_eq!(report.workloads[0].target_changes[0].new_percent, Some(140));
+    assert_eq!(rows(&report)[0].change.request, Some(200));
+}
+
+#[test]
+fn a_group_has_numbers_and_no_patch() {
+    let main = container(amounts(Some(1000), Some(GI)), Amounts::default());
+    let mut load = deployment("app=load", 1, vec![main]);
+    load.kind = "Job".into();
+    load.replicas = None;
+    let member =
+        GroupMember { kind: "Job".into(), name: "load-1".into(), ..GroupMember::default() };
+    load.group = Some(group_of("label app", vec![member]));
+    let history = ContainerEvidence {
+        runs: Some(RunCounts { total: 9, seen: 9, ..RunCounts::default() }),
+        run_targets: Some(RunTargets { cpu: Some(MilliCpu(300)), ..RunTargets::default() }),
+        ..ContainerEvidence::default()
+    };
+    let report = report_of(&survey_of(vec![load]), &history, &ReportOptions::default());
+    let cpu = &rows(&report)[0];
+    assert_eq!((cpu.target, cpu.change.request), (Some(300), None));
+    let held = cpu.change.held.as_deref().expect("no manifest is patched");
+    assert!(held.contains("request 300m where its members are created"), "{held}");
+    let workload = &report.workloads[0];
+    assert_eq!(workload.shape.as_deref(), Some("job by label app"));
+    assert_eq!(workload.containers[0].no_patch, Some(NoPatchReason::Grouped));
 }
 
 #[test]

@@ -398,6 +398,7 @@ fn reasons_have_levels_of_their_own() {
         resource,
         request: Some(amounts[0]),
         limit: None,
+        template: None,
         target: Some(amounts[2]),
         lower: Some(amounts[1]),
         upper: None,

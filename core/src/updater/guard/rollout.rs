@@ -60,6 +60,18 @@ pub enum RolloutEntry {
     Continue,
 }
 
+/// How a pod is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RolloutChange {
+    /// It is evicted.
+    Eviction,
+    /// It is resized in place.
+    Resize,
+    /// It is resized in place without a restart, to a planned request. The plan pays for each change, so the cool-down does not
+    /// double: it would keep the requests from following the day.
+    PlannedResize,
+}
+
 /// The state of the pods that were changed in the wave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolloutProgress {
@@ -132,13 +144,13 @@ pub fn admit_change(
 pub fn record_change(
     state: &mut WorkloadState,
     entry: RolloutEntry,
-    is_eviction: bool,
+    change: RolloutChange,
     before: Health,
     target: Vec<RecommendedTarget>,
     settings: &GuardSettings,
     now: Time,
 ) {
-    let evicted = u32::from(is_eviction);
+    let evicted = u32::from(change == RolloutChange::Eviction);
     let wave = Rollout {
         began: now,
         last: now,
@@ -157,7 +169,8 @@ pub fn record_change(
                 let duration = cool_down.duration(known.streak, false);
                 known.last.later(duration).later(cool_down.forget_after) > now
             });
-            let streak = if soon { known.streak.saturating_add(1) } else { 0 };
+            let grows = u32::from(change != RolloutChange::PlannedResize);
+            let streak = if soon { known.streak.saturating_add(grows) } else { 0 };
             Rollout { streak, ..wave }
         }
         (Some(known), RolloutEntry::Resume) => {
@@ -226,7 +239,8 @@ mod tests {
     ) -> Result<RolloutEntry, SkipReason> {
         let settings = GuardSettings::default();
         let entry = admit_change(state, made, false, progress, &settings, now)?;
-        record_change(state, entry, true, Health::default(), Vec::new(), &settings, now);
+        let change = RolloutChange::Eviction;
+        record_change(state, entry, change, Health::default(), Vec::new(), &settings, now);
         Ok(entry)
     }
 
@@ -261,7 +275,8 @@ mod tests {
         let mut state = WorkloadState::default();
         let mut begin = |entry, milli| {
             let health = Health::default();
-            record_change(&mut state, entry, true, health, wanted(milli), &settings, NOW);
+            let change = RolloutChange::Eviction;
+            record_change(&mut state, entry, change, health, wanted(milli), &settings, NOW);
             state.rollout.clone().expect("begun").target
         };
         assert_eq!(begin(RolloutEntry::Begin, 1_000), wanted(1_000));
@@ -290,6 +305,34 @@ mod tests {
         now = now.later(minutes(24 * 60));
         begin_change(&mut state, made, settled(), now).expect("begins");
         assert_eq!(state.rollout.expect("there is a rollout").streak, 0, "a day is long enough");
+    }
+
+    #[test]
+    fn the_cool_down_of_planned_resizes_does_not_double() {
+        let settings = GuardSettings::default();
+        for (change, streak) in [(RolloutChange::PlannedResize, 0), (RolloutChange::Resize, 7)] {
+            let mut state = WorkloadState::default();
+            for hour in 0..8 {
+                let (health, now) = (Health::default(), NOW.later(minutes(hour * 60)));
+                record_change(
+                    &mut state,
+                    RolloutEntry::Begin,
+                    change,
+                    health,
+                    Vec::new(),
+                    &settings,
+                    now,
+                );
+            }
+            let rollout = state.rollout.as_ref().expect("there is a rollout");
+            assert_eq!(rollout.streak, streak, "{change:?}");
+            let cool_down = minutes(10).saturating_mul(1 << streak).min(minutes(480));
+            let until = rollout.last.later(cool_down);
+            let early = until.earlier(Duration::from_secs(1));
+            let admit = |at| admit_change(&state, rollout.last, false, settled(), &settings, at);
+            assert_eq!(admit(early), Err(SkipReason::CoolDown { until }), "{change:?}");
+            assert_eq!(admit(until), Ok(RolloutEntry::Begin), "{change:?}");
+        }
     }
 
     #[test]

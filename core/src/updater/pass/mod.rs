@@ -42,6 +42,8 @@ pub struct VpaWithPods<'a> {
     pub sizing: PodSizing<'a>,
     /// State of its maintenance windows at the time of the pass.
     pub maintenance_window: WindowState,
+    /// Whether its requests are planned, by the condition of its recommender.
+    pub is_planned: bool,
     /// Whether its workload can be scaled to a second replica temporarily.
     pub surges: bool,
     /// Its live pods, without those that are being deleted.

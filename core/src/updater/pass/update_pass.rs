@@ -23,7 +23,7 @@ use crate::{
         guard::{
             BudgetKind, ChangeKind, PodChange,
             infeasible::{RejectedBy, recommended_targets},
-            rollout::{RolloutEntry, record_change},
+            rollout::{RolloutChange, RolloutEntry, record_change},
             workload_state::{Surge, spec_hash},
         },
         refusal_backoff::{RefusedRequest, eviction_requests},
@@ -352,10 +352,15 @@ impl<'a> UpdatePass<'a> {
             .map(|candidate| recommended_targets(&candidate.recommendation));
         let Pod { spec, status } = pods.views[pod].pod;
         let (restarts, generation) = (status.restarts(), status.generation);
-        let (vpa, uid) = (pods.subject.vpa, spec.uid.clone());
+        let (vpa, uid, is_planned) = (pods.subject.vpa, spec.uid.clone(), pods.subject.is_planned);
         let PersistedState { workload, budget, .. } = &mut self.decider.state;
         let target = target.unwrap_or_default();
-        record_change(workload, entry, is_eviction, health, target, guards, now);
+        let rollout_change = match (change, kind) {
+            (ChangeKind::Evicted, _) => RolloutChange::Eviction,
+            (ChangeKind::Resized, BudgetKind::Resize) if is_planned => RolloutChange::PlannedResize,
+            (ChangeKind::Resized, _) => RolloutChange::Resize,
+        };
+        record_change(workload, entry, rollout_change, health, target, guards, now);
         workload.record(PodChange { uid, at: now, what: change, wrote, generation, restarts });
         if is_eviction {
             budget.record_trial(vpa, guards, now);

@@ -169,8 +169,9 @@ impl<'a> PassWorkload<'a> {
         let (view, spec) = (&self.views[pod], self.subject.sizing.spec.spec);
         let (status, settings, now) = (&view.pod.status, self.settings, self.context.now);
         let quick_oom = had_quick_oom(status, &view.observed, spec, settings, now);
+        let (resized, is_planned) = (view.resized_at(), self.subject.is_planned);
         let reason = |priority: &Priority| {
-            update_reason(priority, quick_oom, status, view.resized_at(), settings, now)
+            update_reason(priority, quick_oom, status, resized, is_planned, settings, now)
         };
         reason(priority).map_err(|skip| self.held_request(pod, shared, reason).unwrap_or(skip))
     }

@@ -104,6 +104,21 @@
 {{- end -}}
 {{- end }}
 
+{{- define "plimsoll.flags.ui" -}}
+{{- with .Values.ui -}}
+- --address=:8950
+- --auth={{ .auth }}
+{{- if $.Values.prometheus.address }}
+- --prometheus-address={{ $.Values.prometheus.address }}
+{{- else }}
+- --via=direct
+{{- end }}
+{{- with .basePath }}
+- --base-path={{ . }}
+{{- end }}
+{{- end -}}
+{{- end }}
+
 {{/*
 All flags of a component. With several roles in one process, flags are prefixed by the role: --updater.surge is --surge of
 the updater.
@@ -111,7 +126,7 @@ the updater.
 {{- define "plimsoll.args" -}}
 {{- $root := .root -}}
 {{- $several := eq .component "all-in-one" -}}
-{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" "horizontal" "horizontal" -}}
+{{- $keys := dict "recommender" "recommender" "updater" "updater" "admission-controller" "admissionController" "watermark" "watermark" "horizontal" "horizontal" "ui" "ui" -}}
 {{- $args := list -}}
 {{- if $several -}}
 {{- $args = append $args (printf "--roles=%s" (join "," .roles)) -}}
@@ -181,9 +196,14 @@ the updater.
 {{ dict "metrics" 8383 "health" 9440 | toJson }}
 {{- else if eq .component "horizontal" -}}
 {{ dict "metrics" 8945 | toJson }}
-{{- else if .root.Values.admissionController.enabled -}}
-{{ dict "prometheus" 8942 "webhook" $webhook | toJson }}
 {{- else -}}
-{{ dict "prometheus" 8942 | toJson }}
+{{- $ports := dict "prometheus" 8942 -}}
+{{- if .root.Values.admissionController.enabled -}}
+{{- $ports = set $ports "webhook" $webhook -}}
+{{- end -}}
+{{- if include "plimsoll.uiInProcess" .root -}}
+{{- $ports = set $ports "http" 8950 -}}
+{{- end -}}
+{{ $ports | toJson }}
 {{- end -}}
 {{- end }}

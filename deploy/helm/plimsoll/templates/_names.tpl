@@ -60,9 +60,22 @@ enabled roles.
 {{- range $roles -}}
 {{- $names = append $names .name -}}
 {{- end -}}
+{{- if include "plimsoll.uiInProcess" . -}}
+{{- $names = append $names "ui" -}}
+{{- end -}}
 {{- $roles = list (dict "name" "all-in-one" "key" "allInOne" "roles" $names) -}}
 {{- end -}}
 {{ $roles | toJson }}
+{{- end }}
+
+{{/* Whether the web page is served by the pod of all roles. */}}
+{{- define "plimsoll.uiInProcess" -}}
+{{- if and .Values.ui.enabled .Values.ui.inAllInOne -}}
+{{- if not .Values.allInOne.enabled -}}
+{{- fail "ui.inAllInOne needs allInOne.enabled" -}}
+{{- end -}}
+true
+{{- end -}}
 {{- end }}
 
 {{/* The component that contains a role. */}}

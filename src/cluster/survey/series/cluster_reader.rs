@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use plimsoll_core::{
-    rightsizing::survey::{Amounts, Survey, Unread, Workload},
+    rightsizing::{
+        owner_groups::{KnownContainer, KnownJob, KnownJobs, group_jobs},
+        survey::{Amounts, Container, Survey, Unread, Workload},
+    },
     types::Time,
 };
 use plimsoll_storage::prometheus::{
@@ -15,13 +18,13 @@ use plimsoll_storage::prometheus::{
 };
 
 use super::{
-    SeriesSurveyError, named,
+    SeriesSurveyError, named, no_labelled_jobs,
     node_rows::nodes,
     queries::{NODE_ALLOCATABLE, NODE_LABELS, Queries},
-    rows::{AmountField, SurveyRows},
+    rows::{AmountField, SurveyRows, set_amount},
     series_label, user_query,
 };
-use crate::cluster::survey::scope::SurveyScope;
+use crate::cluster::survey::scope::{OwnerGroups, SurveyScope};
 
 /// Maximum number of pods of the namespaces that are queried together, unless one namespace has more.
 const MAX_PODS: u64 = 5_000;
@@ -93,8 +96,99 @@ impl SeriesReader<'_> {
                 survey.workloads.iter_mut().flat_map(|workload| &mut workload.containers);
             containers.for_each(|container| container.resources_unknown = true);
         }
+        self.add_groups(states, &mut survey).await;
         self.add_nodes(states, &mut survey).await;
         Ok(survey)
+    }
+
+    /// Groups Jobs by their labels, and reports groups that series do not show.
+    async fn add_groups(&self, states: Option<&KubeStateMetrics>, survey: &mut Survey) {
+        let groups = &self.scope.groups;
+        for kind in &groups.owner_kinds {
+            if !survey.workloads.iter().any(|workload| workload.kind.eq_ignore_ascii_case(kind)) {
+                survey.remarks.push(format!(
+                    "--group-by-owner={kind}: no series of kube-state-metrics shows such an owner; the API server does"
+                ));
+            }
+        }
+        if groups.job_labels.is_empty() || !self.scope.includes_kind("Job") {
+            if groups.job_names {
+                group_jobs(&mut survey.workloads, &[], &KnownJobs::default());
+            }
+            return;
+        }
+        let known = match states {
+            Some(states) => self.known_jobs(states).await,
+            None => Ok(KnownJobs::default()),
+        };
+        match known {
+            Ok(known) => {
+                if known.jobs.is_empty() {
+                    survey
+                        .remarks
+                        .push(no_labelled_jobs(&groups.job_labels, "Jobs are not grouped"));
+                }
+                group_jobs(&mut survey.workloads, &groups.job_labels, &known);
+            }
+            Err(error) => survey.unread.push(unread("labels of Jobs", None, &error)),
+        }
+    }
+
+    /// The Jobs with one of the labels that they are grouped by, those that are gone included.
+    pub async fn known_jobs(&self, states: &KubeStateMetrics) -> Result<KnownJobs, QueryError> {
+        let OwnerGroups { job_labels, job_window, .. } = &self.scope.groups;
+        let queries = Queries::new(states);
+        let names: Vec<String> = job_labels.iter().map(|label| series_label(label)).collect();
+        let labels = |row: &CollectedSeries| -> BTreeMap<Box<str>, Box<str>> {
+            let labels = job_labels.iter().zip(&names);
+            let value = |(label, name): (&String, &String)| {
+                let value = Some(row.get(name)).filter(|value| !value.is_empty())?;
+                Some((label.as_str().into(), value.into()))
+            };
+            labels.filter_map(value).collect()
+        };
+        let get = async |text: &str| {
+            let rows = self.client.vector(&self.states_query(states, text, None)?, self.at).await?;
+            let is_covered =
+                |row: &CollectedSeries| self.scope.includes_namespace(row.get(&states.namespace));
+            Ok::<_, QueryError>(rows.into_iter().filter(is_covered).collect::<Vec<_>>())
+        };
+        let jobs = get(&queries.jobs_by_labels(&names, *job_window)).await?;
+        let jobs: Vec<KnownJob> = jobs
+            .iter()
+            .map(|row| KnownJob {
+                namespace: row.get(&states.namespace).into(),
+                name: row.get("job_name").into(),
+                labels: labels(row),
+                created: row.value().filter(|at| *at > 1.0).map(|at| Time::from_secs(at as i64)),
+            })
+            .collect();
+        // Labels of workloads that are gone cannot be selected.
+        if jobs.is_empty() || self.scope.label_selector.is_some() {
+            return Ok(KnownJobs { jobs, containers: Vec::new() });
+        }
+        let mut containers: BTreeMap<_, Container> = BTreeMap::new();
+        for (family, field) in [
+            ("kube_pod_container_resource_requests", AmountField::Requests),
+            ("kube_pod_container_resource_limits", AmountField::Limits),
+        ] {
+            for row in get(&queries.amounts_of_jobs(family, &names, *job_window)).await? {
+                let name: Box<str> = row.get(&states.container).into();
+                let key =
+                    (Box::<str>::from(row.get(&states.namespace)), labels(&row), name.clone());
+                let new = || Container { name, ..Container::default() };
+                let container = containers.entry(key).or_insert_with(new);
+                let amounts = match field {
+                    AmountField::Requests => &mut container.requests,
+                    AmountField::Limits => &mut container.limits,
+                };
+                set_amount(amounts, &row);
+            }
+        }
+        let containers = containers.into_iter().map(|((namespace, labels, _), container)| {
+            KnownContainer { namespace, labels, container }
+        });
+        Ok(KnownJobs { jobs, containers: containers.collect() })
     }
 
     /// The number of pods of each namespace in scope.
@@ -152,7 +246,8 @@ impl SeriesReader<'_> {
         group: Option<&[String]>,
         unread: &mut Vec<Unread>,
     ) -> Result<SurveyRows, QueryError> {
-        let (queries, mut rows) = (Queries::new(states), SurveyRows::default());
+        let (queries, mut rows) =
+            (Queries::new(states), SurveyRows::new(self.scope.groups.clone()));
         let get = async |text: &str| {
             self.client.vector(&self.states_query(states, text, group)?, self.at).await
         };
@@ -224,9 +319,10 @@ impl SeriesReader<'_> {
                 rows.add_replicas(states, &replicas, (kind, label));
             }
         }
-        let metrics = get("HorizontalPodAutoscalers", &queries.utilization_targets()).await;
-        if !metrics.is_empty() {
-            let hpas = get("targets of HorizontalPodAutoscalers", &queries.hpas()).await;
+        let hpas = get("HorizontalPodAutoscalers", &queries.hpas()).await;
+        if !hpas.is_empty() {
+            let what = "targets of HorizontalPodAutoscalers";
+            let metrics = get(what, &queries.utilization_targets()).await;
             rows.add_hpas(states, &hpas, &metrics);
         }
         if let Ok(selector) = self.scope.selector()

@@ -1,7 +1,7 @@
 //! The queries of a survey. The server aggregates by owner, so a response has a few series for each workload; only the
 //! list of pods has one for each pod.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use plimsoll_storage::prometheus::schema::KubeStateMetrics;
 
@@ -106,6 +106,51 @@ impl<'a> Queries<'a> {
         )
     }
 
+    /// The Jobs without a CronJob that have one of these labels within a time, with the time when they were created, or 1 if
+    /// that is unknown.
+    pub fn jobs_by_labels(&self, labels: &[String], window: Duration) -> String {
+        let (namespace, jobs) = (self.namespace, self.labelled_jobs(labels, window));
+        let (labels, window) = (labels.join(","), seconds(window));
+        format!(
+            "(max by ({namespace},job_name) (last_over_time(kube_job_created[{window}])) \
+             * on ({namespace},job_name) group_left ({labels}) ({jobs})) or on ({namespace},job_name) ({jobs})"
+        )
+    }
+
+    /// The requests or limits of the containers of such Jobs, of those whose pods are gone too, by their labels.
+    pub fn amounts_of_jobs(&self, family: &str, labels: &[String], window: Duration) -> String {
+        let Self { namespace, pod, container } = self;
+        let (jobs, labels) = (self.labelled_jobs(labels, window), labels.join(","));
+        let pods = format!(
+            "topk by ({namespace},{pod}) (1, group by ({namespace},{pod},job_name) (label_replace(\
+             last_over_time(kube_pod_owner{{owner_kind=\"Job\"}}[{RUN_WINDOW}]), \
+             \"job_name\", \"$1\", \"owner_name\", \"(.+)\")))"
+        );
+        let amounts = format!(
+            "max by ({namespace},{pod},{container},resource) (last_over_time(\
+             {family}{{resource=~\"cpu|memory\"}}[{RUN_WINDOW}]))"
+        );
+        format!(
+            "max by ({namespace},{labels},{container},resource) ({amounts} \
+             * on ({namespace},{pod}) group_left ({labels}) ({pods} \
+             * on ({namespace},job_name) group_left ({labels}) ({jobs})))"
+        )
+    }
+
+    fn labelled_jobs(&self, labels: &[String], window: Duration) -> String {
+        let (namespace, window) = (self.namespace, seconds(window));
+        let any: Vec<String> = labels
+            .iter()
+            .map(|label| format!("last_over_time(kube_job_labels{{{label}!=\"\"}}[{window}])"))
+            .collect();
+        let (any, labels) = (any.join(" or "), labels.join(","));
+        format!(
+            "topk by ({namespace},job_name) (1, group by ({namespace},job_name,{labels}) ({any})) \
+             unless on ({namespace},job_name) \
+             (last_over_time(kube_job_owner{{owner_kind=\"CronJob\"}}[{window}]))"
+        )
+    }
+
     /// A number of each object of a kind.
     pub fn by_object(&self, family: &str, label: &str) -> String {
         format!("max by ({},{label}) ({family})", self.namespace)
@@ -157,6 +202,10 @@ impl<'a> Queries<'a> {
              \"owner_name\", \"$1\", \"{pod}\", \"(.+)\"), \"owner_kind\", \"Pod\", \"\", \"\"))"
         )
     }
+}
+
+fn seconds(window: Duration) -> String {
+    format!("{}s", window.as_secs().max(1))
 }
 
 /// The allocatable CPU and memory of each node.

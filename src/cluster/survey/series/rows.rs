@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use plimsoll_core::{
     rightsizing::survey::{
-        Amounts, Container, ContainerRole, Resource, UtilizationTarget, Workload,
+        Amounts, AutoscalerRef, Container, ContainerRole, Resource, UtilizationTarget, Workload,
     },
     types::units::{Bytes, MilliCpu},
 };
@@ -12,7 +12,13 @@ use plimsoll_storage::prometheus::{
     client::CollectedSeries, history::OwnerRef, schema::KubeStateMetrics,
 };
 
-use super::super::{objects::resource, scope::SurveyScope};
+use super::super::{
+    objects::resource,
+    scope::{OwnerGroups, SurveyScope},
+};
+
+/// How far above a pod an owner is looked for that others are grouped by.
+const MAX_OWNERS: usize = 10;
 
 /// An object that owns pods, by namespace, kind and name.
 pub(super) type OwnerKey = (Box<str>, Box<str>, Box<str>);
@@ -28,6 +34,10 @@ pub(super) struct SurveyRows {
     newest_pods: HashMap<OwnerKey, f64>,
     replicas: HashMap<OwnerKey, u32>,
     targets: BTreeMap<OwnerKey, Vec<UtilizationTarget>>,
+    autoscalers: BTreeMap<OwnerKey, Vec<AutoscalerRef>>,
+    /// Kinds of owners that everything below is grouped by, and the owners of pods that own others.
+    groups: OwnerGroups,
+    owners_of_pods: HashMap<OwnerKey, OwnerKey>,
     /// The pods whose labels match, if a label selector is set.
     selected_pods: Option<HashSet<(Box<str>, Box<str>)>>,
 }
@@ -43,12 +53,21 @@ pub(super) enum AmountField {
 pub(super) type IsInit = bool;
 
 impl SurveyRows {
+    /// Rows of a survey that groups owners.
+    pub fn new(groups: OwnerGroups) -> Self {
+        Self { groups, ..Self::default() }
+    }
+
     /// Adds pods with their owners and nodes.
     pub fn add_pods(&mut self, states: &KubeStateMetrics, series: &[CollectedSeries]) {
         for row in series {
             let node = Some(node_name(row)).filter(|node| !node.is_empty()).map(Box::from);
-            let pods = self.pods.entry(owner_key(states, row)).or_default();
-            pods.insert(row.get(&states.pod).into(), node);
+            let (owner, pod) = (owner_key(states, row), row.get(&states.pod));
+            if !self.groups.owner_kinds.is_empty() {
+                let own = (owner.0.clone(), "Pod".into(), pod.into());
+                self.owners_of_pods.insert(own, owner.clone());
+            }
+            self.pods.entry(owner).or_default().insert(pod.into(), node);
         }
     }
 
@@ -189,6 +208,9 @@ impl SurveyRows {
             });
             let kind = hpa.get("scaletargetref_kind").into();
             let target = (namespace, kind, hpa.get("scaletargetref_name").into());
+            let autoscaler =
+                AutoscalerRef { kind: "HorizontalPodAutoscaler".into(), name: name.clone() };
+            self.autoscalers.entry(target.clone()).or_default().push(autoscaler);
             self.targets.entry(target).or_default().extend(targets);
         }
     }
@@ -243,6 +265,8 @@ impl SurveyRows {
     fn workload(&mut self, key: OwnerKey, draft: Draft) -> Workload {
         let mut utilization_targets = self.targets.remove(&key).unwrap_or_default();
         utilization_targets.sort_by(|a, b| (&a.name, a.metric).cmp(&(&b.name, b.metric)));
+        let mut scaled_by = self.autoscalers.remove(&key).unwrap_or_default();
+        scaled_by.sort_unstable();
         let count = u32::try_from(draft.pods.len()).ok();
         let replicas = match &*key.1 {
             "Job" | "CronJob" => None,
@@ -266,12 +290,28 @@ impl SurveyRows {
             nodes: nodes.into_iter().flatten().collect(),
             pods,
             utilization_targets,
+            scaled_by,
             containers,
             ..Workload::default()
         }
     }
 
     fn top_of(&self, key: &OwnerKey) -> OwnerKey {
+        let (mut top, mut next) = (None, Some(key.clone()));
+        let is_grouped = !self.groups.owner_kinds.is_empty();
+        for _ in 0..MAX_OWNERS {
+            let Some(id) = next.take().filter(|_| is_grouped) else { break };
+            let owner = self.owners.get(&id);
+            next = owner
+                .map(|owner| (id.0.clone(), owner.kind.clone(), owner.name.clone()))
+                .or_else(|| self.owners_of_pods.get(&id).filter(|owner| **owner != id).cloned());
+            if self.groups.is_by_kind(&id.1) {
+                top = Some(id);
+            }
+        }
+        if let Some(top) = top {
+            return top;
+        }
         match self.owners.get(key) {
             Some(owner) => (key.0.clone(), owner.kind.clone(), owner.name.clone()),
             None => key.clone(),

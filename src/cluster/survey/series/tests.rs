@@ -341,3 +341,81 @@ async fn a_server_that_answers_nothing_is_an_error() {
     let failed = survey(&server(|_| Err(400)), &schema(), &SurveyScope::default(), None).await;
     assert!(matches!(failed, Err(SeriesSurveyError::Query(_))), "{failed:?}");
 }
+
+/// Jobs of two values of a label, one of them without pods, and a Spark application with an executor.
+fn server_of_groups(has_labels: bool) -> Arc<Server> {
+    server(move |query| {
+        let row = |labels: Value, value: &str| json!({"metric": labels, "value": [NOW, value]});
+        let pod = |name: &str, kind: &str, of: &str| {
+            let labels = json!({"namespace": "etl", "pod": name, "owner_kind": kind, "owner_name": of, "container": "main"});
+            row(labels, "1")
+        };
+        let pods = [
+            pod("load-3-x2x4z", "Job", "load-3"),
+            pod("pi-driver", "SparkApplication", "pi"),
+            pod("pi-exec-1", "Pod", "pi-driver"),
+        ];
+        let job = |name: &str, app: &str, created: &str| {
+            row(
+                json!({"namespace": "etl", "job_name": name, "label_app_kubernetes_io_name": app}),
+                created,
+            )
+        };
+        Ok(match query {
+            _ if query.starts_with("count by") => json!([row(json!({"namespace": "etl"}), "3")]),
+            _ if query.contains("kube_job_labels") && !has_labels => json!([]),
+            _ if query.contains("kube_job_labels") && query.contains("container,resource") => {
+                let labels = json!({"namespace": "etl", "label_app_kubernetes_io_name": "mail", "container": "main", "resource": "cpu"});
+                let is_requests = query.contains("requests");
+                if is_requests { json!([row(labels, "0.7")]) } else { json!([]) }
+            }
+            _ if query.contains("kube_job_labels") => json!([
+                job("load-1", "load", "1"),
+                job("load-3", "load", "1795870000"),
+                job("mail-1", "mail", "1795860000"),
+            ]),
+            _ if query.contains("kube_pod_info") || query.contains("kube_pod_container_info") => {
+                json!(pods)
+            }
+            _ => json!([]),
+        })
+    })
+}
+
+#[tokio::test]
+async fn jobs_are_grouped_by_labels_and_pods_by_the_owners_of_their_owners() {
+    let mut scope = SurveyScope::default();
+    scope.groups.job_labels = vec!["app.kubernetes.io/name".to_owned()];
+    scope.groups.job_window = Duration::from_hours(720);
+    scope.groups.owner_kinds = vec!["sparkapplication".to_owned(), "CronWorkflow".to_owned()];
+    let found = survey(&server_of_groups(true), &schema(), &scope, None).await.expect("a survey");
+    assert_eq!(
+        lines(&found),
+        [
+            "Job/name=load x? [load-3-x2x4z] main -/-",
+            "Job/name=mail x? [] main 700/-",
+            "SparkApplication/pi x2 [pi-driver pi-exec-1] main -/-",
+        ]
+    );
+    let load = found.workloads[0].group.as_ref().expect("a group");
+    let members: Vec<_> = load.members.iter().map(|one| (&*one.name, one.created)).collect();
+    let created = Some(Time::from_secs(1_795_870_000));
+    assert_eq!(members, [("load-3", created), ("load-1", None)]);
+    let expected = "--group-by-owner=CronWorkflow: no series of kube-state-metrics shows such an owner; the API server does";
+    assert_eq!(found.remarks, [expected]);
+}
+
+#[tokio::test]
+async fn jobs_are_not_grouped_without_their_labels_and_a_remark_says_so() {
+    let mut scope = SurveyScope::default();
+    scope.groups.job_labels = vec!["app".to_owned()];
+    let found = survey(&server_of_groups(false), &schema(), &scope, None).await.expect("a survey");
+    assert_eq!(
+        found.remarks,
+        [
+            "--group-jobs-by=app: kube_job_labels has no such label, so Jobs are not grouped: run kube-state-metrics with \
+             --metric-labels-allowlist=jobs=[app]"
+        ]
+    );
+    assert!(lines(&found).iter().any(|line| line.starts_with("Job/load-3")), "{found:?}");
+}

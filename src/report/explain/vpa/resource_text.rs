@@ -18,6 +18,7 @@ use plimsoll_core::{
 
 use super::{
     estimate_steps::{EstimateKind, EstimateSteps, step},
+    plan_text,
     report::{Agreement, Resource},
 };
 use crate::report::{
@@ -52,6 +53,9 @@ pub(super) fn render_resource(page: &mut Page<'_>, kind: Kind, resource: &Resour
 pub(crate) fn render_steps(page: &mut Page<'_>, kind: Kind, chain: &ResourceExplanation, at: Time) {
     let mut line = |label: &str, text: &str| page.paragraph(label, text);
     line("evidence", &evidence(chain, at));
+    for (label, text) in chain.plan.iter().flat_map(|plan| plan_text::lines(plan, at)) {
+        line(label, &text);
+    }
     for (label, estimate) in [
         ("target", EstimateKind::Target),
         ("lower", EstimateKind::Lower),
@@ -122,6 +126,9 @@ fn evidence(chain: &ResourceExplanation, at: Time) -> String {
 /// Describes one estimate: every step that changed it.
 fn number(kind: Kind, chain: &ResourceExplanation, estimate: EstimateKind) -> String {
     let (step, steps) = (step(chain, estimate), EstimateSteps::compute(kind, chain, estimate));
+    if chain.plan.is_some() {
+        return planned_number(kind, &steps, step.decided_by);
+    }
     let of = if step.largest_replica.is_some() { " of the largest replica" } else { "" };
     let percentile = short(step.percentile * 100.0);
     let mut text = vec![format!(
@@ -162,6 +169,18 @@ fn number(kind: Kind, chain: &ResourceExplanation, estimate: EstimateKind) -> St
     }
     if matches!(step.decided_by, RecommendationReason::NodeCap | RecommendationReason::PodCap) {
         text.push(", scaled down with the other containers to the pod capacity".to_owned());
+    }
+    text.concat()
+}
+
+/// Describes one number of a plan: the lines of the plan say how it was found.
+fn planned_number(kind: Kind, steps: &EstimateSteps, decided_by: RecommendationReason) -> String {
+    let mut text = vec![format!("{decided_by}: {}", amount(kind, steps.percentile))];
+    if steps.clamped > steps.percentile {
+        text.push(format!(", raised to the floor of {}", amount(kind, steps.clamped)));
+    }
+    if steps.capped != steps.rounded {
+        text.push(format!(", limited to {}", steps.capped));
     }
     text.concat()
 }

@@ -387,3 +387,16 @@ async fn page_cache_and_java_memory_are_read_if_there_are_series() {
     assert_eq!(count("jvm_gc_live_data_size_bytes"), 2);
     assert_eq!(count("jvm_gc_pause_seconds_sum"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_the_same_name_in_several_api_groups_share_a_history() {
+    let server = FakePrometheus::new(|_| None);
+    let of_group = |group: &str| Workload {
+        api_version: Some(format!("{group}/v1").into()),
+        ..workload("shop")
+    };
+    let found = read_workloads(&server, &[of_group("apps"), of_group("extensions")]).await;
+    let workloads = found.expect("evidence").workloads;
+    assert!(workloads[0]["main"].recommendation.is_some());
+    assert_eq!(workloads[0], workloads[1]);
+}

@@ -46,10 +46,10 @@ const QUERIES: [PodQuery; 8] = [
     },
     PodQuery::PodLabel { family: "kube_pod_owner", label: "owner_name" },
 ];
-const START: usize = 0;
-const END: usize = 1;
-const MEMORY: usize = 2;
-const CPU: usize = 3;
+pub(super) const START: usize = 0;
+pub(super) const END: usize = 1;
+pub(super) const MEMORY: usize = 2;
+pub(super) const CPU: usize = 3;
 const KILLED: usize = 4;
 const COMPLETED: usize = 5;
 const LIMIT: usize = 6;
@@ -119,11 +119,7 @@ pub async fn read_runs(
     unread: &mut Vec<Unread>,
 ) -> Result<JobRuns, DetectError> {
     let mut runs = JobRuns::default();
-    let ends = |workload: &&HistoryWorkload| {
-        let kind = workload.key.name.split('/').next();
-        matches!(kind, Some("CronJob" | "Job"))
-    };
-    let wanted = owners(workloads.iter().filter(ends));
+    let wanted = owners(workloads.iter().filter(|workload| workload.is_job));
     if wanted.is_empty() {
         return Ok(runs);
     }
@@ -144,7 +140,7 @@ pub async fn read_runs(
 }
 
 impl JobRuns {
-    fn add(&mut self, found: &PodValue<'_>) {
+    pub(super) fn add(&mut self, found: &PodValue<'_>) {
         let PodValue { query, vpa: key, pod, container, value, label, .. } = *found;
         if !self.workloads.contains_key(key) {
             self.workloads.insert(key.clone(), WorkloadRuns::default());
@@ -214,6 +210,23 @@ impl JobRuns {
 }
 
 impl WorkloadRuns {
+    /// Adds the runs of another member of a group.
+    pub fn add(&mut self, other: &Self) {
+        self.pods.extend(other.pods.iter().map(|(pod, run)| (pod.clone(), run.clone())));
+        self.is_truncated |= other.is_truncated;
+        self.span = self.span.or(other.span);
+    }
+
+    /// Says that there were more runs than are known.
+    pub fn set_truncated(&mut self) {
+        self.is_truncated = true;
+    }
+
+    /// Whether no run is known.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
     fn first_start(&self) -> Option<Time> {
         self.pods.values().filter_map(|run| run.start).min()
     }
@@ -271,7 +284,7 @@ impl WorkloadRuns {
         thresholds: &UnsaidThresholds,
     ) {
         let rules = RunRules::new(RunGoal::Work, settings);
-        for (name, evidence) in containers {
+        for (name, evidence) in containers.iter_mut() {
             let runs = self.of_container(name);
             let (_, targets) = targets(&runs, &rules, thresholds);
             evidence.runs = Some(self.counts(&runs));

@@ -26,6 +26,7 @@ fn workload(kind: &str, name: &str, containers: &[&str]) -> HistoryWorkload {
         key: ObjectKey::new("shop", format!("{kind}/{name}")),
         pods: vec![format!("{name}-0").into()],
         is_running: true,
+        is_job: false,
         containers: containers.collect(),
     }
 }
@@ -203,6 +204,28 @@ fn a_history_is_dropped_when_it_is_complete_and_counts_only_then() {
     assert!(!finished.contains_key(&workloads[49].key), "half a history gives no number");
     assert_eq!(last_sample, Some(NOW));
     assert_eq!(done, (1..50).collect::<Vec<usize>>());
+}
+
+#[test]
+fn what_is_left_of_a_history_takes_less_than_two_kilobytes() {
+    const COUNT: usize = 100;
+    let workloads: Vec<HistoryWorkload> = (0..COUNT)
+        .map(|index| workload("Deployment", &format!("web-{index}"), &["main"]))
+        .collect();
+    let settings = Settings::default();
+    let (no_groups, throttling) = (NodeGroups::default(), ThrottlingReport::default());
+    let mut finished = HashMap::new();
+    let used = allocation_counter::measure(|| {
+        finished = histories(&settings, &workloads, &no_groups, &throttling, |sink| {
+            for workload in &workloads {
+                feed(sink, &workload.key, "main", "web-0", 3);
+                sink.complete(&workload.key);
+            }
+        });
+    });
+    assert_eq!(finished.len(), COUNT);
+    let each = used.bytes_current / COUNT as i64;
+    assert!((500..2_048).contains(&each), "{each} bytes");
 }
 
 #[test]

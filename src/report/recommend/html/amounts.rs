@@ -3,19 +3,9 @@
 use std::time::Duration;
 
 use plimsoll_charts::time_format;
-use plimsoll_core::{
-    rightsizing::survey::Resource,
-    types::{
-        Time,
-        quantity::Quantity,
-        units::{Bytes, MilliCpu},
-    },
-};
+use plimsoll_core::{rightsizing::survey::Resource, types::Time};
 
-use crate::report::style::format_span;
-
-const MI: i64 = 1 << 20;
-const GI: i64 = 1 << 30;
+use crate::report::{recommend::amounts, style::format_span};
 
 /// The name of a resource.
 pub(crate) fn resource_name(resource: Resource) -> &'static str {
@@ -25,36 +15,20 @@ pub(crate) fn resource_name(resource: Resource) -> &'static str {
     }
 }
 
-/// An amount of one container as a quantity: `1650m`, `844Mi`. Memory is rounded to mebibytes, or from 10 GiB on to tenths of
-/// gibibytes.
+/// An amount of one container, as in all other forms: `1650m`, `844Mi`.
 pub(crate) fn quantity(resource: Resource, amount: i64) -> String {
-    match resource {
-        Resource::Cpu => Quantity::cpu(MilliCpu(amount)).to_string(),
-        Resource::Memory if amount.unsigned_abs() < MI.unsigned_abs() => {
-            Quantity::memory(Bytes(amount)).to_string()
-        }
-        Resource::Memory if amount % GI == 0 => format!("{}Gi", amount / GI),
-        Resource::Memory if amount.unsigned_abs() >= 10 * GI.unsigned_abs() => {
-            format!("{:.1}Gi", amount as f64 / GI as f64)
-        }
-        Resource::Memory => {
-            let rounded = (amount as f64 / MI as f64).round() as i64;
-            if rounded % 1024 == 0 {
-                format!("{}Gi", rounded / 1024)
-            } else {
-                format!("{rounded}Mi")
-            }
-        }
-    }
+    amounts::amount(resource, amount)
 }
 
 /// An amount of many pods: `1,204 cores`, `3,110 GiB`.
 pub(crate) fn total(resource: Resource, amount: i64) -> String {
-    let (amount, unit) = match resource {
-        Resource::Cpu => (MilliCpu(amount).as_cores(), "cores"),
-        Resource::Memory => (amount as f64 / GI as f64, "GiB"),
-    };
-    format!("{} {unit}", number(amount))
+    let sums = amounts::sums(resource, amount, amount);
+    format!("{} {}", with_minus(&sums.before), sums.unit)
+}
+
+/// The sign of negative numbers in text: a hyphen is shorter than the plus sign.
+fn with_minus(text: &str) -> String {
+    text.replace('-', "−")
 }
 
 /// A number with groups of thousands: without decimals from 100 on, else with at most two.
@@ -91,10 +65,7 @@ pub(crate) fn count(count: usize, noun: &str) -> String {
 
 /// An amount of money, below 100 with two decimals.
 pub(crate) fn money(currency: &str, amount: f64) -> String {
-    let text = number(amount);
-    let has_one_decimal = text.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 1);
-    let ending = if has_one_decimal { "0" } else { "" };
-    format!("{currency} {text}{ending}")
+    format!("{currency} {}", with_minus(&amounts::money(amount)))
 }
 
 /// A change with its sign.
@@ -107,27 +78,17 @@ pub(crate) fn change(from: f64, to: f64) -> Option<String> {
     if !(from > 0.0 && to.is_finite()) {
         return None;
     }
-    let percent = (to - from) / from * 100.0;
-    // A change below half a percent has a sign, too.
-    let rounded = if percent.abs() < 1.0 { percent } else { percent.round() };
-    Some(format!("{} %", signed(&number(rounded), percent > 0.0)))
+    Some(with_minus(&amounts::percent_change((to - from) / from * 100.0)))
 }
 
 /// A share as a percentage.
 pub(crate) fn percentage(share: f64) -> String {
-    format!("{} %", number((share * 100.0).round()))
+    amounts::share(share)
 }
 
 /// A size in bytes, as networks count them: `94 MB`.
 pub(crate) fn size(bytes: u64) -> String {
-    let bytes = bytes as f64;
-    let (scaled, unit) = match bytes {
-        _ if bytes >= 1e9 => (bytes / 1e9, "GB"),
-        _ if bytes >= 1e6 => (bytes / 1e6, "MB"),
-        _ if bytes >= 1e3 => (bytes / 1e3, "kB"),
-        _ => (bytes, "B"),
-    };
-    format!("{} {unit}", number((scaled * 10.0).round() / 10.0))
+    amounts::response_size(bytes)
 }
 
 /// `2026-11-26 13:40 UTC`.
@@ -146,22 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_few_digits() {
+    fn amounts_are_those_of_the_other_forms() {
+        let (mi, gi) = (1 << 20, 1 << 30);
         for (resource, amount, expected) in [
             (Resource::Cpu, 4000, "4"),
             (Resource::Cpu, 1650, "1650m"),
-            (Resource::Cpu, 0, "0"),
-            (Resource::Memory, 512 * MI, "512Mi"),
-            (Resource::Memory, 844 * MI + 300_000, "844Mi"),
-            (Resource::Memory, 8 * GI, "8Gi"),
-            (Resource::Memory, 8 * GI - 1, "8Gi"),
-            (Resource::Memory, 12 * GI + 128 * MI, "12.1Gi"),
-            (Resource::Memory, 512 * 1024, "512Ki"),
+            (Resource::Memory, 844 * mi, "844Mi"),
+            (Resource::Memory, 12 * gi + 128 * mi, "12416Mi"),
         ] {
             assert_eq!(quantity(resource, amount), expected, "{amount}");
+            assert_eq!(quantity(resource, amount), amounts::amount(resource, amount), "{amount}");
         }
         assert_eq!(total(Resource::Cpu, 1_204_000), "1,204 cores");
-        assert_eq!(total(Resource::Memory, 3 * GI / 2), "1.5 GiB");
+        assert_eq!(total(Resource::Memory, 3 * gi / 2), "1.50 GiB");
     }
 
     #[test]
@@ -180,10 +138,10 @@ mod tests {
         }
         assert_eq!(money("USD", -1044.4), "USD −1,044");
         assert_eq!(money("USD", 1.5), "USD 1.50");
-        assert_eq!(money("USD", 2.0), "USD 2");
+        assert_eq!(money("USD", 2.0), "USD 2.00");
         assert_eq!(count(1, "container"), "1 container");
         assert_eq!(count(2300, "container"), "2,300 containers");
-        assert_eq!(size(94_312_000), "94.3 MB");
+        assert_eq!(size(94_312_000), "94 MB");
     }
 
     #[test]

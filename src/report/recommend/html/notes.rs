@@ -68,7 +68,7 @@ pub(crate) fn risk_text(reason: &RiskReason, now: Time) -> String {
 /// What happens to the limit.
 fn limit_text(resource: &ResourceReport) -> Option<String> {
     let quantity = |amount| quantity(resource.resource, amount);
-    match (resource.limit, resource.change.limit) {
+    match (resource.limit, resource.new_limit()) {
         (Some(from), Some(to)) => Some(format!("limit {} → {}", quantity(from), quantity(to))),
         (None, Some(to)) => Some(format!("set the limit to {}", quantity(to))),
         (Some(from), None) if resource.change.remove_limit => {
@@ -122,6 +122,8 @@ pub(crate) fn container_notes(row: &Row<'_>, now: Time) -> Vec<String> {
             workload.runs.map(|runs| format!("{} of {} runs have samples", runs.seen, runs.total)),
         );
         notes.extend(workload.vpa.as_ref().map(|vpa| format!("VerticalPodAutoscaler {vpa}")));
+        let scaled_by = workload.scaled_by.iter();
+        notes.extend(scaled_by.map(|of| format!("scaled by {} {}", of.kind, of.name)));
     }
     notes
 }

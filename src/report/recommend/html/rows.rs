@@ -1,7 +1,7 @@
 //! The containers of a report as rows of tables: what should change, and by how much.
 
 use plimsoll_core::rightsizing::{
-    report::{ContainerReport, Level, Report, ResourceReport, WorkloadReport},
+    report::{ContainerReport, Level, NoPatchReason, Report, ResourceReport, WorkloadReport},
     survey::{ContainerRole, Resource},
 };
 
@@ -79,17 +79,21 @@ impl<'a> Row<'a> {
 
     /// Its name, and when it runs if that is not all the time.
     pub fn container_name(&self) -> String {
-        match self.container.role {
+        let name = match self.container.role {
             ContainerRole::Main => self.container.name.clone(),
             ContainerRole::Init => format!("{} (init)", self.container.name),
             ContainerRole::Sidecar => format!("{} (sidecar)", self.container.name),
+        };
+        match self.container.no_patch {
+            Some(NoPatchReason::Injected) => format!("{name} (injected)"),
+            Some(NoPatchReason::Grouped) | None => name,
         }
     }
 }
 
 /// What the report says about the request of a resource.
 pub(crate) fn proposal(resource: &ResourceReport) -> Proposal {
-    match (resource.change.request, resource.target) {
+    match (resource.new_request(), resource.target) {
         (Some(request), _) => Proposal::Change(request),
         (None, Some(target)) if resource.change.held.is_some() => Proposal::Held(target),
         (None, Some(_)) => Proposal::Keep,

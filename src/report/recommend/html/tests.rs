@@ -239,7 +239,7 @@ fn the_summary_has_totals_and_both_parts_of_the_score() {
     for text in [
         "8 d until 2026-11-26 13:40 UTC",
         "through the API server",
-        "260, 94.3 MB in 12 s",
+        "260, 94 MB in 12 s",
         "--profile=cost",
     ] {
         assert!(sources.contains(text), "{text}: {sources}");

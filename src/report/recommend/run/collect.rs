@@ -11,6 +11,7 @@ use plimsoll_core::{
     recommender::HistoryWeighting,
     rightsizing::{
         evidence::EvidenceGap,
+        owner_groups::{KnownJobs, group_jobs},
         report::SourceReport,
         survey::{Survey, Unread, Workload},
     },
@@ -22,7 +23,7 @@ use super::{Contexts, RecommendConfig, RecommendError, RecommendProgress, Worklo
 use crate::{
     cluster::{
         clock::Clock,
-        survey::{SeriesSurveyError, survey_cluster, survey_series},
+        survey::{SeriesSurveyError, read_known_jobs, survey_cluster, survey_series},
     },
     controllers::runtime::{
         command_client::{ClusterConnection, ClusterOptions, NoCluster, load_connection},
@@ -228,7 +229,7 @@ impl Collector<'_> {
             return self.series_workloads(server, Vec::new()).await;
         };
         let cluster = connection.cluster().map_err(RecommendError::NoCluster)?;
-        let survey = survey_cluster(&cluster.client, &self.config.scope).await;
+        let mut survey = survey_cluster(&cluster.client, &self.config.scope).await;
         if let Some(unread) = survey.unread.first().filter(|_| survey.workloads.is_empty()) {
             let why = format!("{}: {}: {}", cluster.address, unread.what, unread.why);
             if self.config.source == WorkloadSource::Cluster {
@@ -240,7 +241,31 @@ impl Collector<'_> {
                 _ => Err(RecommendError::Workloads(why)),
             };
         }
+        self.group_jobs(&server, &mut survey).await;
         Ok((server, survey, Vec::new()))
+    }
+
+    /// Groups Jobs by their labels, together with those that only series show.
+    async fn group_jobs(&self, server: &ConnectedServer, survey: &mut Survey) {
+        let scope = &self.config.scope;
+        if scope.groups.job_labels.is_empty() || !scope.includes_kind("Job") {
+            if scope.groups.job_names {
+                group_jobs(&mut survey.workloads, &[], &KnownJobs::default());
+            }
+            return;
+        }
+        let history = self.history(server, &self.config.prometheus, Arc::default());
+        let known = match history.schema(&[]).await {
+            Ok(schema) => read_known_jobs(history.client(), &schema, scope, self.now).await,
+            Err(error) => {
+                Err(format!("--group-jobs-by: only Jobs that still exist are grouped: {error}"))
+            }
+        };
+        let known = known.unwrap_or_else(|remark| {
+            survey.remarks.push(remark);
+            KnownJobs::default()
+        });
+        group_jobs(&mut survey.workloads, &scope.groups.job_labels, &known);
     }
 
     fn may_read_series_alone(&self) -> bool {
@@ -329,7 +354,11 @@ impl Collector<'_> {
             let prometheus = self.config.prometheus_of(cluster.as_deref(), step);
             let (tally, started) = (Arc::<QueryTally>::default(), Instant::now());
             let history = self.history(server, &prometheus, Arc::clone(&tally));
-            let mut tick = |count: usize| progress.histories(done + count, survey.workloads.len());
+            let all_workloads = survey.workloads.len();
+            // A group has a history for each of its members.
+            let mut tick = |count: usize| {
+                progress.histories((done + count).min(all_workloads), all_workloads);
+            };
             let of = (&workloads[..], &survey);
             let read = self.read_cluster(server, &history, of, &mut tick).await?;
             done += workloads.len();

