@@ -215,6 +215,7 @@ async fn page(server: &UiServer, path: &str, requests: usize) -> PageFigures {
 async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
     let bed = Testbed::private().await?;
     let begun = Instant::now();
+    define(&bed).await;
     let cluster = Cluster::create(&bed, arguments.vpas).await;
     cluster.create_vpas(&bed).await;
     let statuses = cluster.vpas().map(|vpa| ApiWrite::patch(status_path(&vpa), &status()));
@@ -247,6 +248,15 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
     let stats = process::read_stats(id);
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     Some((mebibytes(stats.resident), mebibytes(stats.peak)))
+}
+
+async fn define(bed: &Testbed) {
+    let definitions = plimsoll_core::api::crdgen::crds().expect("definitions");
+    let writes = definitions.iter().map(|definition| {
+        let definition = serde_json::to_value(definition).expect("plain data");
+        ApiWrite::create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+    });
+    bulk_objects::send(&bed.client(), writes).await;
 }
 
 fn status_path(vpa: &str) -> String {

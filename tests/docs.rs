@@ -189,7 +189,7 @@ fn the_documented_demo_is_what_the_demo_prints() {
     let (cpu, kills) = (figures("requested CPU"), figures("OOM kills"));
     let percent = cpu.windows(2).find(|pair| pair[1].starts_with('%')).expect("a difference")[0];
     let sentence = format!(
-        "with recommendations {} % less CPU is requested, and {} containers are OOM killed instead of {}",
+        "{} % less CPU is requested, with {} OOM kills instead of {}",
         percent.trim_start_matches('-'),
         kills[3],
         kills[2]

@@ -46,20 +46,7 @@ impl Run {
             &format!("--thresholds={}", thresholds.display()),
         ]);
         command.args(["-o", &format!("json={}", report.display())]);
-        command.stdout(Stdio::null()).stderr(Stdio::inherit());
-        let begun = Instant::now();
-        let mut child = command.spawn().expect("the program starts");
-        let (mut peak, mut allocated) = (0, 0);
-        let status = loop {
-            peak = peak.max(process::read_stats(child.id()).peak);
-            allocated = allocated.max(anonymous_kibibytes(child.id()));
-            if let Some(status) = child.try_wait().expect("a child") {
-                break status;
-            }
-            std::thread::sleep(POLL_INTERVAL);
-        };
-        let seconds = begun.elapsed().as_secs_f64();
-        assert!(status.code() == Some(0), "it ended with {status}");
+        let finished = Finished::of(command);
         let report = File::open(report).expect("a report");
         let report: Value = serde_json::from_reader(report).expect("JSON");
         let sum = |field: &str| -> f64 {
@@ -67,13 +54,51 @@ impl Run {
             sources.filter_map(|source| source[field].as_f64()).sum()
         };
         Self {
-            seconds,
+            seconds: finished.seconds,
             queries: sum("queries"),
             transferred: sum("transferredBytes") / 1e6,
             decoded: sum("bytes") / 1e6,
+            peak_mebibytes: finished.peak_mebibytes,
+            allocated_mebibytes: finished.allocated_mebibytes,
+            containers: with_targets(&report),
+        }
+    }
+}
+
+/// What a process that ended well needed.
+#[derive(Clone, Copy, Debug)]
+pub struct Finished {
+    pub seconds: f64,
+    /// CPU time, but for the last milliseconds.
+    pub cpu_seconds: f64,
+    pub peak_mebibytes: f64,
+    /// The same without pages of the program.
+    pub allocated_mebibytes: f64,
+}
+
+impl Finished {
+    /// Runs a command to its end.
+    pub fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::null()).stderr(Stdio::inherit());
+        let begun = Instant::now();
+        let mut child = command.spawn().expect("the program starts");
+        let (mut peak, mut allocated, mut cpu_seconds) = (0, 0, 0.0_f64);
+        let status = loop {
+            let stats = process::read_stats(child.id());
+            peak = peak.max(stats.peak);
+            cpu_seconds = cpu_seconds.max(stats.cpu);
+            allocated = allocated.max(anonymous_kibibytes(child.id()));
+            if let Some(status) = child.try_wait().expect("a child") {
+                break status;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        };
+        assert!(status.code() == Some(0), "it ended with {status}");
+        Self {
+            seconds: begun.elapsed().as_secs_f64(),
+            cpu_seconds,
             peak_mebibytes: peak as f64 / f64::from(1 << 20),
             allocated_mebibytes: allocated as f64 / 1024.0,
-            containers: with_targets(&report),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod frontier;
 pub mod policy;
 pub mod recording;
 pub mod replay;
+pub mod replica_model;
 pub mod report;
 pub mod simulated_life;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use policy::{ApplyMode, InvalidPolicy, Policy, PolicyLabel, PolicyRule};
 pub use recording::{
     ContainerRecording, Evaluation, PodContainer, PodRecording, RecordedStep, WorkloadRecording,
 };
-pub use replay::{ReplaySettings, replay};
+pub use replay::{ReplaySettings, replay, replay_scaled};
+pub use replica_model::{ReplicaRule, ReplicaSource, WorkloadScaling};
 pub use report::{BacktestReport, ReportInputs};
 pub use simulated_life::LifeRecorder;

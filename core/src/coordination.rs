@@ -66,9 +66,7 @@ mod tests;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Resource {
-    /// `cpu`.
     Cpu,
-    /// `memory`.
     Memory,
 }
 

@@ -61,6 +61,10 @@ pub struct BacktestArgs {
     /// Resizes pods in place instead of evicting them
     #[arg(long, value_parser = BoolishValueParser::new(), help_heading = "Policies")]
     pub in_place: bool,
+    /// Where replicas come from: recorded, or model (experimental) for those that the HorizontalPodAutoscaler of a workload
+    /// would have set under the requests of each policy
+    #[arg(long, value_name = "HOW", default_value = "recorded", help_heading = "Policies")]
+    pub hpa: String,
     /// Days to evaluate
     #[arg(long, value_name = "DAYS", default_value = "14", help_heading = "Time")]
     #[arg(value_parser = go_values::integer_between(3_u32, 365))]

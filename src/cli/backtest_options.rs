@@ -6,7 +6,7 @@ use std::{
 };
 
 use plimsoll_core::{
-    backtest::{ApplyMode, FailOn, Policy, ReplaySettings, trace::TraceRule},
+    backtest::{ApplyMode, FailOn, Policy, ReplaySettings, ReplicaRule, trace::TraceRule},
     rightsizing::prices::Prices,
 };
 
@@ -114,7 +114,12 @@ impl BacktestCommand {
             let names: Vec<&str> = policies.iter().map(|policy| &*policy.name).collect();
             output.ensure_policies(&names)?;
         }
-        let settings = ReplaySettings { in_place: arguments.in_place, ..ReplaySettings::default() };
+        let replicas = arguments.hpa.parse::<ReplicaRule>();
+        let replicas = replicas.map_err(|_| {
+            CliError::usage(format!("--hpa={}: use recorded or model", arguments.hpa))
+        })?;
+        let settings =
+            ReplaySettings { in_place: arguments.in_place, replicas, ..ReplaySettings::default() };
         let day = std::time::Duration::from_hours(24);
         let config = BacktestConfig {
             source: arguments.source.config(typed, variable)?,
@@ -177,6 +182,8 @@ fn check_conflicts(arguments: &BacktestArgs, typed: &ParsedFlags) -> Result<(), 
         }
     } else if arguments.workload.is_some() {
         return refuse("a workload cannot be selected with --trace: its files are the workloads");
+    } else if typed.is_set("hpa") {
+        return refuse("--hpa has no effect with --trace, which has no replicas");
     }
     if arguments.shard.is_some() {
         if !arguments.output.fail_on.is_empty() {
@@ -304,6 +311,7 @@ mod tests {
                 "json",
             ],
             &["--shard=1/4", "--until=2026-11-26", "-o", "json=1.json"],
+            &["--hpa=model"],
             &["--top=20", "--in-place", "--apply=daily", "--estimate"],
         ] {
             check(flags).unwrap_or_else(|error| panic!("{flags:?}: {error}"));
@@ -341,6 +349,8 @@ mod tests {
             (&["--policies=vpa,vpa"], "two policies vpa"),
             (&["--policies=a=b"], "a --policy"),
             (&["--policy=slow=half-live=96h"], "half-life"),
+            (&["--hpa=joint"], "recorded or model"),
+            (&["--trace=a.csv", "--hpa=model"], "no effect with --trace"),
             (&["--apply=monthly"], "updater, daily, weekly or instant"),
             (&["--fail-on=cost"], "--fail-on"),
             (&["--fail-on=cheap: oom-days > current"], "not among the policies"),

@@ -9,8 +9,8 @@ use std::{
 
 use plimsoll_core::{
     backtest::{
-        Policy, ReportInputs, WorkloadAccount, WorkloadRecording, fail_on::Outcome,
-        recording::Evaluation, replay, report, report::BacktestReport,
+        Policy, ReportInputs, WorkloadAccount, WorkloadRecording, WorkloadScaling,
+        fail_on::Outcome, recording::Evaluation, replay, report, report::BacktestReport,
     },
     types::Time,
 };
@@ -29,7 +29,7 @@ use crate::{
     report::{
         backtest::{
             BacktestForm, BacktestOutput, render,
-            run::{self, BacktestError, Replay, Replayed, run_backtest},
+            run::{self, BacktestError, Replayed, ScaledReplay, run_scaled_backtest},
             shard::{AccountsFile, FILE_VERSION, MAX_FILE_BYTES},
             write_ndjson,
         },
@@ -63,10 +63,12 @@ pub fn run(mut command: BacktestCommand, terminal: &Terminal) -> Result<Exit, Cl
         return Ok(Exit::Fine);
     }
     let (policies, settings) = (command.policies.clone(), command.settings.clone());
-    let replay: Replay = Arc::new(move |recording: &WorkloadRecording, evaluation: Evaluation| {
-        replay::replay(recording, &evaluation, &policies, &settings)
-    });
-    let work = async { run_backtest(config, &clock, replay, &mut progress).await };
+    let replay: ScaledReplay = Arc::new(
+        move |recording: &WorkloadRecording, scaling: &WorkloadScaling, evaluation: Evaluation| {
+            replay::replay_scaled(recording, scaling, &evaluation, &policies, &settings)
+        },
+    );
+    let work = async { run_scaled_backtest(config, &clock, replay, &mut progress).await };
     let replayed = interruptible(work)?;
     drop(progress);
     let file = accounts_file(&command, replayed);
@@ -147,6 +149,7 @@ fn accounts_file(command: &BacktestCommand, replayed: Replayed) -> AccountsFile 
             currency: prices.map(|prices| prices.currency.clone()),
             cpu_core_hour: prices.and_then(|prices| prices.default.cpu_core_hour),
             memory_gib_hour: prices.and_then(|prices| prices.default.memory_gib_hour),
+            replicas: command.settings.replicas,
             remarks,
         },
         accounts,

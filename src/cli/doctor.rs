@@ -18,7 +18,7 @@ use crate::{
     cluster::clock::Clock,
     report::{
         collect::{
-            doctor::{self, DoctorConfig},
+            doctor::{self, DoctorConfig, DoctorError},
             doctor_cluster::ClusterCheckConfig,
             hpa_lint,
         },
@@ -215,11 +215,41 @@ pub fn run(
     }
     let config = arguments.config(environment)?;
     let spinner = Spinner::start(terminal, "querying the Prometheus");
+    let has_address = typed.is_set("prometheus_address");
     let report = block_on(async {
-        doctor::examine(&config, &Clock::wall()).await.map_err(CliError::failed)
+        let examined = doctor::examine(&config, &Clock::wall()).await;
+        examined.map_err(|why| CliError::failed(error_message(&why, has_address)))
     })?;
     drop(spinner);
     let render = |report: &_, style: &_| text::render(report, style, arguments.queries);
     let is_fine = report.worst() < arguments.fail_on;
     arguments.report.print(terminal, &report, render, is_fine)
+}
+
+/// The message of a failed run. Outside of the cluster the default address cannot be resolved.
+fn error_message(why: &DoctorError, has_address: bool) -> String {
+    match why {
+        DoctorError::Unreachable(_) if !has_address => format!(
+            "{why}; this is the default of --prometheus-address: pass another one, or run `plimsoll doctor \
+             --cluster`, which finds the Prometheus of the cluster"
+        ),
+        _ => why.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreachable_default_address_is_named_as_the_default() {
+        let why =
+            DoctorError::Unreachable("http://prometheus.monitoring.svc: timed out".to_owned());
+        let message = error_message(&why, false);
+        assert!(
+            message.starts_with("http://prometheus.monitoring.svc: timed out; this is the default")
+        );
+        assert!(message.contains("`plimsoll doctor --cluster`"), "{message}");
+        assert_eq!(error_message(&why, true), why.to_string());
+    }
 }

@@ -118,7 +118,7 @@ Exit codes: 0 success, 1 findings or bad input, 2 usage, 3 a bug,
 129, 130, 143 stopped by SIGHUP, SIGINT, SIGTERM.
 Documentation: README.md and docs/ in the source.";
 
-/// The load line for Kubernetes: recommends CPU, memory and replicas for workloads, and explains why.
+/// Kubernetes autoscaler suite: recommends CPU, memory and replicas for workloads, and explains why.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, after_help = EXAMPLES, max_term_width = 80)]
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]

@@ -47,8 +47,8 @@ Examples:
 
 Serves a page that shows what is decided and why, and prints its address. It
 reads the cluster and changes nothing. Without --address it listens on a free
-port of 127.0.0.1 and asks for no login. Whoever may list VPAs in a namespace
-sees the pages of that namespace. See docs/ui.md.
+port of 127.0.0.1 and asks for no login. Users who may list VPAs in a
+namespace see the pages of that namespace. See docs/ui.md.
 The JSON forms of the pages follow docs/schema/ui.v1.json.";
 
 /// Serves a read-only web page of what is decided and why

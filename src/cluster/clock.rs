@@ -23,7 +23,6 @@ struct FakeTime {
 }
 
 impl Clock {
-    /// The wall clock.
     pub fn wall() -> Self {
         Self(ClockSource::Wall)
     }

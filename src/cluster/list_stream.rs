@@ -16,7 +16,6 @@ const MAX_ITEM_BYTES: usize = 4 << 20;
 
 /// Why usage was not read completely.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum UsageError {
     /// The API is not served, or its server is down.
     #[error(

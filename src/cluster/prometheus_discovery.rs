@@ -97,7 +97,6 @@ pub struct DiscoveredServer {
 /// The server that was found, and all candidates.
 #[derive(Clone, Debug)]
 pub struct Discovery {
-    /// The server.
     pub server: DiscoveredServer,
     /// All candidates that were asked, the server first.
     pub candidates: Vec<ProbedCandidate>,

@@ -43,7 +43,6 @@ pub enum ObjectChange<K> {
     Invalid {
         /// Its namespace; empty for cluster-scoped kinds.
         namespace: String,
-        /// Its name.
         name: String,
         /// Why it is invalid.
         reason: String,
@@ -52,7 +51,6 @@ pub enum ObjectChange<K> {
     Deleted {
         /// Its namespace; empty for cluster-scoped kinds.
         namespace: String,
-        /// Its name.
         name: String,
         /// The UID of the deleted object.
         uid: Option<String>,

@@ -27,9 +27,7 @@ use crate::cluster::{clock::Clock, server::AdminServer, watch::WatchFactory};
 pub struct AllInOneConfig {
     /// Addresses of metrics and probes, shared by all controllers.
     pub addresses: Vec<Address>,
-    /// The recommender.
     pub recommender: Option<RecommenderConfig>,
-    /// The updater.
     pub updater: Option<UpdaterConfig>,
     /// The admission controller.
     pub admission: Option<AdmissionConfig>,

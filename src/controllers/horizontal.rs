@@ -57,7 +57,6 @@ use crate::{
     telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
 };
 
-/// The horizontal controller.
 pub type HorizontalController = ReplicaController<HorizontalAutoscaler>;
 
 /// A horizontal controller that runs.

@@ -47,7 +47,6 @@ use crate::{
 /// The reporting component of events.
 const EVENT_COMPONENT: &str = "wpa_controller";
 
-/// The watermark controller.
 pub type WatermarkController = ReplicaController<WatermarkAutoscaler>;
 
 /// A watermark controller that runs.

@@ -9,16 +9,13 @@ use serde_with::skip_serializing_none;
 
 pub use self::checks::build_report;
 
-/// The schema version of the report.
 pub const SCHEMA_VERSION: u32 = 1;
 const KIND: &str = "status";
 
 /// A Lease of a role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaseFacts {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The holder's identity; empty if there is no holder.
     pub holder: String,
@@ -35,9 +32,7 @@ pub struct LeaseFacts {
 /// A pod of an installation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFacts {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// The role, from the pod's component label.
     pub component: String,
@@ -66,7 +61,6 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusReport {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Always `status`.
     pub kind: &'static str,
@@ -79,7 +73,6 @@ pub struct StatusReport {
     pub findings: Vec<Finding>,
 }
 
-/// One role.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,7 +101,6 @@ pub struct RoleReport {
     pub held_workloads: Option<u64>,
     /// Number of its ready pods.
     pub ready: usize,
-    /// Number of its pods.
     pub pods: usize,
 }
 

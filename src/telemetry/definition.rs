@@ -41,7 +41,6 @@ pub struct Definition {
     pub name: &'static str,
     /// The HELP text, on one line.
     pub help: &'static str,
-    /// The metric type.
     pub kind: MetricType,
     /// The label names in alphabetical order, as client libraries print them.
     pub labels: &'static [&'static str],

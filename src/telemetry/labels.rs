@@ -25,7 +25,6 @@ pub enum LabelSet {
     V12,
 }
 
-/// The state of the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistoryState {
     /// The history is being loaded.
@@ -40,7 +39,6 @@ pub enum HistoryState {
 }
 
 impl HistoryState {
-    /// All states.
     pub const ALL: [Self; 4] = [Self::Loading, Self::Loaded, Self::Absent, Self::Failed];
 
     /// The label value.

@@ -39,11 +39,8 @@ pub const PAGE_SIZE: usize = 64;
 /// Metrics of one resource of one container.
 #[derive(Clone, Copy)]
 pub struct ContainerRow<'a> {
-    /// The VPA.
     pub vpa: &'a ObjectKey,
-    /// The name of the container.
     pub container: &'a str,
-    /// The resource.
     pub resource: Resource,
     /// The last recommendation.
     pub recommendation: ResourceSummary,
@@ -57,11 +54,9 @@ pub struct ContainerRow<'a> {
 /// Metrics of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct VpaRow<'a> {
-    /// The VPA.
     pub vpa: &'a ObjectKey,
     /// The update mode, `Recreate` if unset.
     pub update_mode: &'a str,
-    /// The state of its history.
     pub history_state: HistoryState,
     /// The age of the latest sample, if there is one.
     pub staleness_seconds: Option<f64>,
@@ -72,7 +67,6 @@ pub struct VpaRow<'a> {
 /// The restrictions on updates of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateRow<'a> {
-    /// The VPA.
     pub vpa: &'a ObjectKey,
     /// Each reason, and whether it is active.
     pub reasons: &'a [(&'static str, bool)],
@@ -150,7 +144,6 @@ pub struct ObjectMetrics {
 }
 
 impl ObjectMetrics {
-    /// Renders the objects of `source`.
     pub fn new(source: Arc<dyn VpaMetricsSource>, cardinality: Cardinality) -> Self {
         Self {
             sources: vec![source],
@@ -289,7 +282,6 @@ pub struct PodRequests {
     pub largest: Option<f64>,
     /// The smallest request. A pod without a request counts as 0.
     pub smallest: f64,
-    /// The sum of the requests.
     pub sum: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Who may see what: decisions without any request. Rights are those of Kubernetes: whoever may list VPAs in a namespace
-//! sees the pages of that namespace.
+//! Who may see what: decisions without any request. Rights are those of Kubernetes: users who may list VPAs in a namespace
+//! see the pages of that namespace.
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -19,7 +19,6 @@ pub enum AuthMode {
 /// The headers of an authenticating proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyHeaders {
-    /// The header with the name of the user.
     pub user: HeaderName,
     /// The header with the groups: repeated, or separated by commas.
     pub groups: HeaderName,
@@ -37,9 +36,7 @@ pub struct Peer {
 /// A user, as reviews of access take it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// The name.
     pub name: String,
-    /// The groups.
     pub groups: Vec<String>,
     /// The UID; empty if there is none.
     pub uid: String,

@@ -13,7 +13,6 @@ const ICON: &str = include_str!("assets/icon.svg");
 #[derive(Debug, PartialEq, Eq)]
 pub struct Asset {
     name: String,
-    /// Its media type.
     pub media_type: &'static str,
     /// What it contains.
     pub text: String,

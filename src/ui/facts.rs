@@ -23,21 +23,15 @@ use crate::{controllers::updater::status_reporter::CONDITION, report::explain::W
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaFacts {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The kind of its target.
     pub target_kind: String,
-    /// The name of its target.
     pub target_name: String,
-    /// Its update mode.
     pub update_mode: String,
     /// The recommender that it selects.
     pub recommender: String,
     /// Why the updater holds updates back.
     pub held_back: Option<HeldBack>,
-    /// Its conditions.
     pub conditions: Vec<ConditionFacts>,
     /// Its recommendation.
     pub containers: Vec<VpaContainer>,
@@ -47,9 +41,7 @@ pub struct VpaFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaContainer {
-    /// The name of the container.
     pub name: String,
-    /// The target.
     pub target: Amounts,
     /// The lower bound.
     pub lower: Amounts,
@@ -66,7 +58,6 @@ pub struct HeldBack {
     pub reason: String,
     /// The reason in a sentence.
     pub message: String,
-    /// Since when.
     pub since: Option<Time>,
     /// Until when, if that is known.
     pub until: Option<Time>,
@@ -82,11 +73,8 @@ pub struct ConditionFacts {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Its reason.
     pub reason: String,
-    /// Its message.
     pub message: String,
-    /// Since when.
     pub since: Option<Time>,
 }
 
@@ -95,15 +83,10 @@ pub struct ConditionFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerFacts {
-    /// Its kind.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The kind of its target.
     pub target_kind: String,
-    /// The name of its target.
     pub target_name: String,
     /// What Plimsoll does with it: a WPA is in `dryRun` or `active`; an HPA in `shadow`, `assist` or `drive`.
     pub mode: String,
@@ -119,7 +102,6 @@ pub struct AutoscalerFacts {
     pub proposal: Option<i32>,
     /// The proposal after limits.
     pub limited: Option<i32>,
-    /// The last change.
     pub last_change: Option<Time>,
     /// When replicas may be added again.
     pub up_allowed_at: Option<Time>,
@@ -129,22 +111,17 @@ pub struct AutoscalerFacts {
     pub held_until: Option<Time>,
     /// Why the replicas differ from what the metrics ask for.
     pub restrictions: Vec<String>,
-    /// Its metrics.
     pub metrics: Vec<MetricFacts>,
-    /// Its conditions.
     pub conditions: Vec<ConditionFacts>,
     /// Problems.
     pub findings: Vec<String>,
 }
 
-/// A metric of an autoscaler.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricFacts {
-    /// Its name.
     pub name: String,
-    /// Its value.
     pub value: Option<String>,
     /// The target of an HPA.
     pub target: Option<String>,

@@ -138,7 +138,6 @@ fn unread(html: &mut Markup, unread: &[Unread]) {
     html.raw("</ul>\n</section>\n");
 }
 
-/// A link.
 pub(super) fn link(html: &mut Markup, to: &str, text: impl Display) {
     html.raw("<a");
     html.attribute("href", to);
@@ -223,7 +222,6 @@ pub(super) fn number_cell(
     html.raw("</td>");
 }
 
-/// A level.
 pub(super) fn level(html: &mut Markup, level: Level) {
     html.raw("<span");
     html.attribute("class", format_args!("level {}", level_word(level)));
@@ -263,10 +261,12 @@ pub(super) fn held_text(held: &HeldBack, now: Time) -> String {
     format!("{reason}: {message}{since}{until}")
 }
 
-/// A choice of a select element.
+/// A choice of a select element. Without an attribute its text is its value, without redundant spaces.
 pub(super) fn option(html: &mut Markup, value: &str, text: &str, is_chosen: bool) {
     html.raw("<option");
-    html.attribute("value", value);
+    if value != text || text.contains(char::is_whitespace) {
+        html.attribute("value", value);
+    }
     if is_chosen {
         html.raw(" selected");
     }
@@ -294,7 +294,6 @@ pub(super) fn time_ranges(html: &mut Markup, place: Place<'_>) {
     html.raw("</nav>\n");
 }
 
-/// A paragraph.
 pub(super) fn paragraph(html: &mut Markup, text: impl Display) {
     html.element("p", text);
     html.raw("\n");

@@ -43,7 +43,6 @@ pub enum Sort {
     strum::EnumIter,
 )]
 pub enum Span {
-    /// A day.
     #[default]
     #[strum(serialize = "24h")]
     Day,

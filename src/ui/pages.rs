@@ -36,13 +36,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PageHead {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The page, such as `workloads`.
     pub kind: &'static str,
     /// The version of Plimsoll.
     pub version: &'static str,
-    /// The cluster.
     pub cluster: String,
     /// The time of the data.
     pub at: Time,
@@ -52,10 +50,8 @@ pub struct PageHead {
     pub unread: Vec<Unread>,
 }
 
-/// A page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
-#[expect(missing_docs, reason = "the types say it")]
 pub enum Page {
     Overview(Box<OverviewPage>),
     Workloads(WorkloadsPage),

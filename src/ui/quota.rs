@@ -10,9 +10,7 @@ use super::{access::Scope, pages::NamespaceTotals, snapshot::Snapshot};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaFacts {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Whether it counts only some of the pods.
     pub is_scoped: bool,

@@ -81,7 +81,7 @@ const MAX_EXPLANATIONS: u64 = 64;
 const MAX_EXPLAINING: usize = 4;
 /// The longest time for an explanation.
 const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(15);
-/// What is reviewed: whoever may list VPAs of a namespace sees its pages.
+/// The right that is reviewed: users who may list VPAs of a namespace see its pages.
 const REVIEWED: (&str, &str) = ("autoscaling.k8s.io", "verticalpodautoscalers");
 
 /// What to read.
@@ -154,7 +154,6 @@ impl Reader {
         }))
     }
 
-    /// Starts reading.
     pub fn start(self: &Arc<Self>, tasks: &mut TaskGroup) {
         self.watches.start(tasks);
         let this = Arc::clone(self);

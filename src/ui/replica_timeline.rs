@@ -39,7 +39,6 @@ pub struct ReplicaTimeline {
     pub until: Time,
     /// The distance of points in seconds.
     pub step_seconds: u64,
-    /// The server.
     pub server: String,
     /// The metrics, sorted by name.
     pub metrics: Vec<MetricChart>,
@@ -59,9 +58,7 @@ pub struct ReplicaTimeline {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricChart {
-    /// Its name.
     pub metric: String,
-    /// Its value.
     pub value: Vec<Point>,
     /// The value below which replicas are removed.
     pub low: Vec<Point>,

@@ -18,7 +18,6 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 
 /// What is requested.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the pages are named")]
 pub enum Route {
     Overview,
     Workloads,
@@ -53,9 +52,7 @@ pub enum Form {
 pub struct Routed {
     /// The page.
     pub route: Route,
-    /// Its form.
     pub form: Form,
-    /// Its query.
     pub query: ListQuery,
 }
 

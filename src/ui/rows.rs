@@ -13,20 +13,15 @@ use serde_with::skip_serializing_none;
 use super::facts::VpaFacts;
 use crate::report::recommend::html::notes::{gap_text, risk_text};
 
-/// A workload.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRow {
-    /// Its namespace.
     pub namespace: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
     /// The number of its pods; absent if it is unknown.
     pub replicas: Option<u32>,
-    /// Its VPA.
     pub vpa: Option<String>,
     /// The update mode of the VPA.
     pub update_mode: Option<String>,
@@ -78,7 +73,6 @@ impl RequestAndTarget {
 }
 
 impl WorkloadRow {
-    /// The row of a workload.
     pub fn of(workload: &WorkloadReport, vpa: Option<&VpaFacts>, now: Time) -> Self {
         let resources = || workload.containers.iter().flat_map(|container| &container.resources);
         let costs = workload.monthly_costs();

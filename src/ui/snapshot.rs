@@ -24,7 +24,6 @@ use crate::report::status::StatusReport;
 pub struct SnapshotParts {
     /// The address or context of the cluster.
     pub cluster: String,
-    /// The time of the snapshot.
     pub at: Time,
     /// Workloads, with the recommendations of their VPAs.
     pub report: Report,
@@ -32,7 +31,6 @@ pub struct SnapshotParts {
     pub history_at: Option<Time>,
     /// Why there is no history.
     pub history_error: Option<String>,
-    /// The VPAs.
     pub vpas: BTreeMap<ObjectKey, VpaFacts>,
     /// The autoscalers of replicas.
     pub autoscalers: Vec<AutoscalerFacts>,
@@ -49,7 +47,6 @@ pub struct SnapshotParts {
 /// The objects and reports of one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The parts.
     pub parts: SnapshotParts,
     /// The rows of the workloads, in the order of the report.
     pub rows: Vec<WorkloadRow>,

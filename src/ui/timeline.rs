@@ -34,7 +34,6 @@ pub struct Timeline {
     pub until: Time,
     /// The distance of points in seconds.
     pub step_seconds: u64,
-    /// The server.
     pub server: String,
     /// A chart for each container and resource, sorted by container.
     pub charts: Vec<TimelineChart>,
@@ -48,17 +47,12 @@ pub struct Timeline {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineChart {
-    /// The container.
     pub container: String,
-    /// The resource.
     pub resource: Resource,
     /// The largest usage of a pod.
     pub usage: Vec<Point>,
-    /// The request.
     pub request: Vec<Point>,
-    /// The limit.
     pub limit: Vec<Point>,
-    /// The target.
     pub target: Vec<Point>,
     /// The lower bound.
     pub lower: Vec<Point>,
@@ -75,7 +69,6 @@ pub type Point = (i64, f64);
 pub struct TimelineEvent {
     /// The start of the step in which it happened.
     pub at: Time,
-    /// What.
     pub what: EventKind,
     /// The container, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +114,6 @@ impl TimelineChart {
         }
     }
 
-    /// Its lines by name.
     fn lines(&self) -> [(&'static str, &[Point]); 6] {
         [
             ("upper bound", &self.upper),

@@ -26,7 +26,6 @@ use crate::report::recommend::server::ConnectedServer;
 const MAX_POINTS: u64 = 590;
 /// Concurrent queries.
 const MAX_QUERIES: usize = 4;
-/// Timeout of one query.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(15);
 /// The window of rates and of last values, if steps are shorter.
 const RATE_WINDOW: u64 = 300;
@@ -34,24 +33,17 @@ const RATE_WINDOW: u64 = 300;
 /// The workload of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TimelineSubject {
-    /// Its namespace.
     pub namespace: String,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its VPA.
     pub vpa: Option<String>,
 }
 
 /// The autoscaler of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReplicaSubject {
-    /// Its kind.
     pub kind: ReplicaKind,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 

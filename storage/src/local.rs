@@ -47,7 +47,6 @@ pub struct LocalStorage {
 /// The result of opening a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Number of records.
     pub records: usize,
     /// The damage, if any. It prints as one line.
     pub damage: Option<DamageReport>,

@@ -36,7 +36,8 @@ pub(crate) fn large(vpas: usize, hpas: usize, wpas: usize) -> Snapshot {
             ..templates[index % templates.len()].clone()
         })
         .collect();
-    let of_each = Totals { workloads: PER_NAMESPACE, ..Totals::default() };
+    let of_each = parts.report.namespaces.get("shop").expect("a namespace of the sample");
+    let of_each = Totals { workloads: PER_NAMESPACE, ..of_each.clone() };
     let namespaces = parts.report.workloads.iter().map(|one| one.namespace.clone());
     parts.report.namespaces = namespaces.map(|name| (name, of_each.clone())).collect();
 

@@ -3,7 +3,7 @@
 use plimsoll_core::{
     backtest::report::{
         BacktestReport, DayReport, Differences, FrontierStep, Interval, PolicyReport,
-        SCHEMA_VERSION, WorstContainer,
+        ReplicasReport, SCHEMA_VERSION, WorstContainer,
     },
     types::Time,
 };
@@ -196,6 +196,7 @@ pub fn sample() -> BacktestReport {
         unknown_share: 0.031,
         missing_share: 0.0,
         elastic_containers: 2,
+        replicas: ReplicasReport { recorded_with_autoscaler: 3, ..ReplicasReport::default() },
         currency: Some("USD".to_owned()),
         policies,
         frontier: vec![

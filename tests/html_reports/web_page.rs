@@ -41,7 +41,8 @@ const PAGES: [(&str, &str); 11] = [
 ];
 
 /// Color schemes and widths.
-const FORMS: [(&str, u32); 4] = [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)];
+pub(super) const FORMS: [(&str, u32); 4] =
+    [("light", 1280), ("dark", 1280), ("light", 320), ("dark", 320)];
 
 /// Tables and lists, whatever scripts add to headings.
 const TEXTS: &str =
@@ -121,7 +122,7 @@ pub(super) fn serve(snapshot: Snapshot) -> SocketAddr {
 }
 
 /// Messages in the console, exceptions, violations of the policy, and requests to other origins.
-fn complaints(events: &[Value], origin: &str) -> Vec<String> {
+pub(super) fn complaints(events: &[Value], origin: &str) -> Vec<String> {
     let is_complaint = |event: &&Value| match event["method"].as_str() {
         Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded") => true,
         Some("Network.requestWillBeSent") => {
@@ -142,7 +143,12 @@ fn keep_picture(browser: &mut Browser, name: &str) {
 }
 
 /// Checks what all pages have in common, in one form.
-fn check_page(browser: &mut Browser, page: (&str, &str), form: (&str, u32), origin: &str) {
+pub(super) fn check_page(
+    browser: &mut Browser,
+    page: (&str, &str),
+    form: (&str, u32),
+    origin: &str,
+) {
     let ((url, name), (scheme, width)) = (page, form);
     browser.set(width, scheme, true);
     browser.open(url);

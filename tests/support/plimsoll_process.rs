@@ -9,6 +9,10 @@ use super::process_guard::ProcessState;
 use super::testbed::Testbed;
 use super::upstream_process::write_certificates;
 
+/// The namespace of the controllers, and the setting of the allocator of `deploy/Dockerfile`.
+const ENVIRONMENT: [(&str, &str); 2] =
+    [("NAMESPACE", "kube-system"), ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")];
+
 /// Our binary on a testbed.
 #[derive(Debug)]
 pub struct PlimsollProcesses {
@@ -44,12 +48,7 @@ impl PlimsollProcesses {
             format!("--address=127.0.0.1:{port}"),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        self.bed.process_guard().start(
-            name,
-            program(),
-            &arguments,
-            &[("NAMESPACE", "kube-system")],
-        );
+        self.bed.process_guard().start(name, program(), &arguments, &ENVIRONMENT);
         let number = port.number();
         self.ports.lock().expect("no panic").push(port);
         number
@@ -71,12 +70,7 @@ impl PlimsollProcesses {
             format!("--health-port={health}"),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        self.bed.process_guard().start(
-            name,
-            program(),
-            &arguments,
-            &[("NAMESPACE", "kube-system")],
-        );
+        self.bed.process_guard().start(name, program(), &arguments, &ENVIRONMENT);
         let number = metrics.number();
         self.ports.lock().expect("no panic").extend([metrics, health]);
         number
@@ -117,12 +111,7 @@ impl PlimsollProcesses {
             "--register-webhook=false".to_owned(),
         ];
         arguments.extend(flags.iter().map(ToString::to_string));
-        self.bed.process_guard().start(
-            name,
-            program(),
-            &arguments,
-            &[("NAMESPACE", "kube-system")],
-        );
+        self.bed.process_guard().start(name, program(), &arguments, &ENVIRONMENT);
         let number = webhook.number();
         self.ports.lock().expect("no panic").extend([metrics, webhook]);
         (number, std::fs::read_to_string(file("ca.crt")).expect("it was just written"))

@@ -18,10 +18,11 @@ use xtask::{boards, cache, console, hpa, krew, test_programs};
 use crate::suite::Options;
 
 /// Benchmarks that print results; the soak and the replay are cargo benchmarks too, but have their own commands.
-const BENCHES: [&str; 13] = [
+const BENCHES: [&str; 14] = [
     "admission",
     "answers",
     "backtest",
+    "backtest_server",
     "demo",
     "history",
     "horizontal",

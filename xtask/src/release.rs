@@ -103,6 +103,9 @@ fn make(release: &Release, version: &str, commit: &str) -> Result<()> {
         archives.push(archive::write(&path, &entries)?);
     }
     ensure!(!archives.is_empty(), "nothing was built");
+    progress(
+        "NOT BUILT: the image, which needs docker: docker build -f deploy/Dockerfile --target plimsoll .",
+    );
     if image.is_none() {
         progress("the chart names no image: pass --image, or users set image.repository");
     }

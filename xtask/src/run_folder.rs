@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::suite::TestbedUsage;
 
-/// What a run needs of the file system: a full one makes API servers time out, which nobody would take for a full disk.
+/// What a run needs of the file system: a full one makes API servers time out, which does not look like a full disk.
 const MIN_FREE_BYTES: u64 = 4 << 30;
 
 /// Processes of a control plane end shortly after the test that used it.

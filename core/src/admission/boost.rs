@@ -26,7 +26,6 @@ pub struct BoostContext<'a> {
     pub limit_range: Option<&'a MergedLimitRange>,
     /// `--max-allowed-cpu-boost`; zero means no limit.
     pub max_cpu: Quantity,
-    /// The rules of sizing.
     pub rules: SizingRules,
 }
 

@@ -19,10 +19,8 @@ use crate::{
     },
 };
 
-/// Settings of pod admission.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AdmissionSettings {
-    /// The rules of sizing.
     pub rules: SizingRules,
     /// Whether startup boosts are applied (feature gate `CPUStartupBoost`).
     pub startup_boost: bool,
@@ -30,14 +28,12 @@ pub struct AdmissionSettings {
     pub max_boosted_cpu: Quantity,
 }
 
-/// The patch of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodPatch {
     /// The operations of the JSON patch, in order.
     pub operations: Vec<Operation>,
     /// The new resources of its containers, with reasons.
     pub sized_containers: Vec<SizedContainer>,
-    /// Names of the boosted containers.
     pub boosted_containers: Vec<String>,
 }
 

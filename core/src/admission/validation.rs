@@ -81,9 +81,7 @@ impl FieldErrorType {
 /// One error, which rejects the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Path of the field.
     pub path: String,
-    /// The type of the error.
     pub error_type: FieldErrorType,
     /// The invalid value, formatted.
     pub value: Option<String>,

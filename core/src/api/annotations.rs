@@ -15,7 +15,6 @@ pub const MAX_QUOTED_BYTES: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("annotation {key}: `{}` is not {wanted}; it is ignored", truncate(value, MAX_QUOTED_BYTES))]
 pub struct InvalidAnnotation {
-    /// The annotation key.
     pub key: &'static str,
     /// The value, truncated.
     pub value: String,
@@ -29,7 +28,6 @@ pub const MAX_VALUE_BYTES: usize = 16 * 1024;
 /// An annotation that a user may set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationKey {
-    /// The annotation key.
     pub name: &'static str,
     /// Describes valid values.
     pub expected: &'static str,
@@ -173,7 +171,6 @@ pub const MANAGED_SIDECARS: AnnotationKey = AnnotationKey {
     applied_by: ADMISSION_AND_UPDATER,
 };
 
-/// All annotations of a VPA.
 pub const VPA_KEYS: [AnnotationKey; 10] = [
     PROFILE,
     CPU_PERCENTILE,

@@ -25,7 +25,6 @@ pub struct RoleHealth {
     pub last_pass: Option<Time>,
     /// The interval between passes, in seconds.
     pub interval_seconds: f64,
-    /// Number of objects.
     pub objects: u64,
     /// Number of objects without current data: no sample within 15 minutes, or a metric is not available.
     pub stale: u64,

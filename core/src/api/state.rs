@@ -34,7 +34,6 @@ impl From<serde_json::Error> for StateError {
     }
 }
 
-/// Serializes a state.
 pub fn write_state(state: &impl Serialize, v: u32, of: Option<u64>) -> Result<String, StateError> {
     #[derive(Serialize)]
     struct Written<'a, T> {

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+use super::replica_model::ReplicaSource;
 use crate::types::Time;
 
 /// The account of a workload under all policies.
@@ -14,13 +15,9 @@ use crate::types::Time;
 pub struct WorkloadAccount {
     /// The cluster, if the backtest covers several.
     pub cluster: Option<Box<str>>,
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its kind.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its containers.
     pub containers: Vec<Box<str>>,
     /// Containers left out of the figures of memory, as their memory follows the limit.
     pub elastic_containers: u32,
@@ -29,8 +26,10 @@ pub struct WorkloadAccount {
     pub unknown_requests: u32,
     /// Minutes without samples while a pod existed.
     pub missing_minutes: u64,
-    /// Minutes with samples.
     pub sampled_minutes: u64,
+    /// Where its replicas come from.
+    #[serde(default)]
+    pub replicas: ReplicaSource,
     /// One for each policy, in the order of the backtest.
     pub policies: Vec<PolicyAccount>,
 }
@@ -39,7 +38,6 @@ pub struct WorkloadAccount {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyAccount {
-    /// The name of the policy.
     pub policy: Box<str>,
     /// Container-days in order of container and day.
     pub days: Vec<ContainerDay>,
@@ -79,7 +77,6 @@ pub struct ContainerDay {
     pub memory_slack: f64,
     /// Windows with a peak above the request.
     pub memory_short_windows: u64,
-    /// OOM kills.
     pub oom_kills: u32,
     /// Windows whose demand is assumed, as the container was killed in the recording.
     pub assumed_windows: u64,

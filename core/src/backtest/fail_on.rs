@@ -15,7 +15,6 @@ use super::{
 pub enum Metric {
     /// Container-days with an OOM kill.
     OomDays,
-    /// OOM kills.
     OomKills,
     /// Container-days with at least four OOM kills.
     SeriousDays,
@@ -64,11 +63,9 @@ pub enum Bound {
 /// What makes the command exit with 1: a policy whose figure compares so with that of another, or with a number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailOn {
-    /// The policy.
     pub policy: Box<str>,
     /// Its figure.
     pub metric: Metric,
-    /// The comparison.
     pub comparison: Comparison,
     /// What it is compared with.
     pub bound: Bound,

@@ -6,9 +6,7 @@
 pub struct Candidate {
     /// What its requests cost.
     pub cost: f64,
-    /// Its OOM-days.
     pub oom_days: CountRange,
-    /// Its bad CPU days.
     pub bad_cpu_days: CountRange,
 }
 

@@ -111,7 +111,6 @@ pub enum ApplyMode {
 pub struct Policy {
     /// Its name in the report.
     pub name: Box<str>,
-    /// Its rule.
     pub rule: PolicyRule,
     /// Values that replace those of the rule; only rules of our model have any.
     pub tuning: Tuning,
@@ -127,7 +126,6 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyLabel {
-    /// Its name.
     pub name: String,
     /// Its settings as text; empty if it has none of its own.
     pub settings: String,
@@ -140,10 +138,8 @@ pub struct PolicyLabel {
 }
 
 impl PolicyRule {
-    /// All names.
     pub const NAMES: &'static [&'static str] = <Self as VariantNames>::VARIANTS;
 
-    /// The name.
     pub fn as_str(self) -> &'static str {
         self.into()
     }

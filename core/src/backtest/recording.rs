@@ -41,9 +41,9 @@ pub struct WorkloadRecording {
 /// What is the same for all pods of a container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerRecording {
-    /// Its name.
     pub name: Box<str>,
-    /// What was requested, as steps in order of time; empty if unknown.
+    /// What new pods requested, as steps in order of time; empty if unknown. Pods that are updated one after the other
+    /// have amounts of their own meanwhile.
     pub requests: Vec<RecordedStep>,
     /// What the limits were, as steps in order of time; empty if unknown.
     pub limits: Vec<RecordedStep>,
@@ -63,10 +63,8 @@ pub struct RecordedStep {
     pub amounts: Amounts,
 }
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodRecording {
-    /// Its name.
     pub name: Box<str>,
     /// When it was born: its start if known, else its first sample.
     pub born: Time,
@@ -76,7 +74,7 @@ pub struct PodRecording {
     pub containers: Vec<PodContainer>,
 }
 
-/// The usage of one container of one pod. Values are on the grid of [`WorkloadRecording::from`], beginning at the first
+/// The usage and the amounts of one container of one pod. Values are on the grid of [`WorkloadRecording::from`], beginning at the first
 /// column of the pod; NaN is a missing value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodContainer {
@@ -92,4 +90,45 @@ pub struct PodContainer {
     pub throttled_minutes: Vec<u32>,
     /// Times of OOM kills, ascending.
     pub oom_kills: Vec<Time>,
+    /// What it requested, as steps in order of time; empty if [`ContainerRecording::requests`] hold for this pod.
+    pub requests: Vec<RecordedStep>,
+    /// What its limits were, as steps in order of time; empty if [`ContainerRecording::limits`] hold for this pod.
+    pub limits: Vec<RecordedStep>,
+}
+
+impl PodContainer {
+    /// The requests and the limits of the container of this pod, as steps.
+    pub fn steps<'a>(&'a self, container: &'a ContainerRecording) -> [&'a [RecordedStep]; 2] {
+        let own = |own: &'a [RecordedStep], of_all: &'a [RecordedStep]| {
+            if own.is_empty() { of_all } else { own }
+        };
+        [own(&self.requests, &container.requests), own(&self.limits, &container.limits)]
+    }
+
+    /// Sets amounts of this pod, but for those that are the same as those of the workload while the pod exists.
+    pub fn set_steps(
+        &mut self,
+        [requests, limits]: [Vec<RecordedStep>; 2],
+        container: &ContainerRecording,
+        (born, gone): (Time, Time),
+    ) {
+        let differs = |own: &[RecordedStep], of_all: &[RecordedStep]| {
+            let times = own.iter().chain(of_all).map(|step| step.at.max(born));
+            let mut times = times.chain([born]).filter(|at| *at <= gone);
+            !own.is_empty() && times.any(|at| amounts_at(own, at) != amounts_at(of_all, at))
+        };
+        if differs(&requests, &container.requests) {
+            self.requests = requests;
+        }
+        if differs(&limits, &container.limits) {
+            self.limits = limits;
+        }
+    }
+}
+
+/// The amounts that hold at a time. Before the first step they are those of the first.
+pub fn amounts_at(steps: &[RecordedStep], at: Time) -> Amounts {
+    let after = steps.partition_point(|step| step.at <= at);
+    let step = steps.get(after.saturating_sub(1));
+    step.map_or_else(Amounts::default, |step| step.amounts)
 }

@@ -11,10 +11,12 @@
 //! memory of window `k` is of the five minutes that begin with `k`, and is known 60 s after they ended. Nothing that is
 //! decided at a time depends on anything later.
 
+mod amounts;
 mod facts;
 mod life;
 mod pods;
 mod replicas;
+mod scaling;
 mod tally;
 mod updating;
 mod usage;
@@ -29,6 +31,7 @@ use crate::{
         account::WorkloadAccount,
         policy::Policy,
         recording::{Evaluation, WorkloadRecording},
+        replica_model::{ReplicaRule, WorkloadScaling},
     },
     recommender,
     types::compat::Compat,
@@ -46,6 +49,8 @@ pub struct ReplaySettings {
     pub in_place: bool,
     /// When passes of the updater run.
     pub passes: PassCadence,
+    /// Where the number of replicas comes from.
+    pub replicas: ReplicaRule,
 }
 
 /// When passes of the updater run.
@@ -65,22 +70,37 @@ impl Default for ReplaySettings {
             updater: updater::Settings::for_compat(Compat::Plimsoll),
             in_place: false,
             passes: PassCadence::default(),
+            replicas: ReplicaRule::default(),
         }
     }
 }
 
-/// Replays a workload under each of the policies, one after the other.
+/// Replays a workload whose replicas do not depend on requests under each of the policies, one after the other.
 pub fn replay(
     recording: &WorkloadRecording,
     evaluation: &Evaluation,
     policies: &[Policy],
     settings: &ReplaySettings,
 ) -> WorkloadAccount {
+    replay_scaled(recording, &WorkloadScaling::Independent, evaluation, policies, settings)
+}
+
+/// Replays a workload under each of the policies, one after the other.
+pub fn replay_scaled(
+    recording: &WorkloadRecording,
+    scaling: &WorkloadScaling,
+    evaluation: &Evaluation,
+    policies: &[Policy],
+    settings: &ReplaySettings,
+) -> WorkloadAccount {
     let facts = facts::Facts::new(recording, evaluation);
-    let lives = policies
-        .iter()
-        .map(|policy| life::Life::new(recording, &facts, evaluation, policy, settings).live());
-    let policies = lives.collect();
+    let modelled = match (scaling, settings.replicas) {
+        (WorkloadScaling::Utilization(scaling), ReplicaRule::Model) => Some(scaling),
+        _ => None,
+    };
+    let live =
+        |policy| life::Life::new(recording, &facts, evaluation, policy, settings, modelled).live();
+    let policies = policies.iter().map(live).collect();
     WorkloadAccount {
         cluster: recording.cluster.clone(),
         namespace: recording.key.namespace.as_ref().into(),
@@ -95,6 +115,7 @@ pub fn replay(
         unknown_requests: facts.unknown_requests(),
         missing_minutes: facts.missing_minutes,
         sampled_minutes: facts.sampled_minutes,
+        replicas: scaling.source(settings.replicas),
         policies,
     }
 }

@@ -12,20 +12,16 @@ use serde_with::skip_serializing_none;
 
 pub use build::build;
 
-use super::policy::PolicyLabel;
+use super::{policy::PolicyLabel, replica_model::ReplicaRule};
 use crate::types::Time;
 
-/// The schema version of the report.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The report.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BacktestReport {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
-    /// `backtest`.
     pub kind: String,
     /// The version of Plimsoll.
     pub version: String,
@@ -37,9 +33,7 @@ pub struct BacktestReport {
     pub from: Time,
     /// Its end.
     pub until: Time,
-    /// Workloads.
     pub workloads: u32,
-    /// Containers.
     pub containers: u32,
     /// Container-days that are judged.
     pub container_days: u64,
@@ -49,6 +43,8 @@ pub struct BacktestReport {
     pub missing_share: f64,
     /// Containers left out of the figures of memory.
     pub elastic_containers: u32,
+    /// Where the numbers of replicas come from.
+    pub replicas: ReplicasReport,
     /// The currency, if prices are known.
     pub currency: Option<String>,
     /// The policies in the order they were asked for.
@@ -59,6 +55,20 @@ pub struct BacktestReport {
     pub worst: Vec<WorstContainer>,
     /// Remarks that concern the whole report.
     pub remarks: Vec<String>,
+}
+
+/// Where the numbers of replicas come from, in workloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicasReport {
+    /// What was asked for: `recorded` or `model`.
+    pub rule: ReplicaRule,
+    /// Workloads whose replicas are modelled.
+    pub modelled: u32,
+    /// Workloads whose replicas are as recorded, although their autoscaler would answer to other requests.
+    pub recorded_with_autoscaler: u32,
+    /// Workloads whose replicas are as recorded, and whose autoscalers could not be read.
+    pub recorded_unknown_autoscaler: u32,
 }
 
 /// What a report needs beside the accounts. Parts of a backtest keep it, so that they can be merged.
@@ -84,6 +94,9 @@ pub struct ReportInputs {
     pub cpu_core_hour: Option<f64>,
     /// The price of a GiB of memory for an hour.
     pub memory_gib_hour: Option<f64>,
+    /// Where the numbers of replicas come from.
+    #[serde(default)]
+    pub replicas: ReplicaRule,
     /// Remarks that were made before the replay.
     #[serde(default)]
     pub remarks: Vec<String>,
@@ -94,7 +107,6 @@ pub struct ReportInputs {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyReport {
-    /// Its name.
     pub name: String,
     /// Its settings that differ from those of its rule, as text.
     pub settings: String,
@@ -118,7 +130,6 @@ pub struct PolicyReport {
     pub memory_slack: Option<f64>,
     /// The share of windows above the request.
     pub memory_over_request: Option<f64>,
-    /// OOM kills.
     pub oom_kills: u64,
     /// Container-days with at least one.
     pub oom_days: u64,
@@ -137,7 +148,6 @@ pub struct PolicyReport {
     /// Whether no other policy beats it. `None` for a yardstick such as `oracle`, which is not judged, and if it depends on
     /// minutes whose demand is unknown; then a remark says so.
     pub is_on_frontier: Option<bool>,
-    /// Differences to `current`.
     pub against_current: Option<Differences>,
     /// Sums by day, for charts.
     pub days: Vec<DayReport>,
@@ -152,9 +162,7 @@ pub struct PolicyReport {
 pub struct Differences {
     /// The relative difference of cost, or of requested CPU without prices.
     pub cost: Interval,
-    /// The difference of OOM-days.
     pub oom_days: Interval,
-    /// The difference of bad CPU days.
     pub bad_cpu_days: Interval,
 }
 
@@ -162,7 +170,6 @@ pub struct Differences {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interval {
-    /// The estimate.
     pub estimate: f64,
     /// The lower end of the interval.
     pub lower: f64,
@@ -175,7 +182,6 @@ pub struct Interval {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontierStep {
-    /// The name of the policy.
     pub policy: String,
     /// What it costs more in the time of the evaluation than the one before (money with prices, else core-hours).
     pub extra_cost: Option<f64>,
@@ -189,7 +195,6 @@ pub struct FrontierStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DayReport {
-    /// The day.
     pub day: Time,
     /// The mean of requested cores.
     pub cpu_requested: f64,
@@ -197,7 +202,6 @@ pub struct DayReport {
     pub cpu_used: f64,
     /// The mean of requested GiB.
     pub memory_requested: f64,
-    /// OOM kills.
     pub oom_kills: u64,
 }
 
@@ -207,13 +211,9 @@ pub struct DayReport {
 pub struct WorstContainer {
     /// The workload: `shop/Deployment/web`.
     pub workload: String,
-    /// The container.
     pub container: String,
-    /// The policy.
     pub policy: String,
-    /// OOM-days.
     pub oom_days: u64,
-    /// Bad CPU days.
     pub bad_cpu_days: u64,
     /// A sentence for people.
     pub remark: String,

@@ -89,23 +89,26 @@ impl MinuteSink for LifeRecorder {
         let requests = Amounts { cpu: Some(request.cpu), memory: Some(request.memory) };
         let limits = Amounts { cpu: limit.cpu, memory: limit.memory };
         let begin = step.at.earlier(MINUTE);
-        for (steps, amounts) in
-            [(&mut container.requests, requests), (&mut container.limits, limits)]
-        {
-            if steps.last().is_none_or(|last| last.amounts != amounts) {
-                steps.push(RecordedStep { at: begin, amounts });
-            }
-        }
+        let is_new = !life.pods.contains_key(&step.pod);
         let pod = life.pods.entry(Arc::clone(&step.pod)).or_insert_with(|| PodLife {
             born: begin,
             gone: step.at,
             containers: BTreeMap::new(),
         });
         pod.gone = step.at;
+        let usage = pod.containers.entry(Arc::clone(&step.container)).or_default();
+        let mut is_changed = is_new;
+        for (steps, amounts) in [(&mut usage.requests, requests), (&mut usage.limits, limits)] {
+            is_changed |= add_step(steps, begin, amounts);
+        }
+        // As from Prometheus: those of the pod that changed last.
+        if is_changed {
+            add_step(&mut container.requests, begin, requests);
+            add_step(&mut container.limits, begin, limits);
+        }
         if !step.running {
             return;
         }
-        let usage = pod.containers.entry(Arc::clone(&step.container)).or_default();
         let second = step.at.as_secs() - self.from.as_secs();
         let minute = column(second, CPU_STEP_SECONDS);
         set(&mut usage.cpu, &mut usage.first_minute, minute, step.usage.cpu.as_cores() as f32);
@@ -125,6 +128,15 @@ fn column(second: i64, length: i64) -> u32 {
     u32::try_from(second / length).unwrap_or_default()
 }
 
+/// Adds a step if the amounts are others than before; returns whether they are.
+fn add_step(steps: &mut Vec<RecordedStep>, at: Time, amounts: Amounts) -> bool {
+    let is_changed = steps.last().is_none_or(|last| last.amounts != amounts);
+    if is_changed {
+        steps.push(RecordedStep { at, amounts });
+    }
+    is_changed
+}
+
 /// Sets the value of a column, which is the last one or a later one; the larger value counts.
 fn set(values: &mut Vec<f32>, first: &mut u32, column: u32, value: f32) {
     if values.is_empty() {
@@ -137,6 +149,9 @@ fn set(values: &mut Vec<f32>, first: &mut u32, column: u32, value: f32) {
     // `max` of NaN and a number is the number.
     values[index] = values[index].max(value);
 }
+
+#[cfg(test)]
+mod updated_tests;
 
 #[cfg(test)]
 mod tests {

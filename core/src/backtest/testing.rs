@@ -5,6 +5,7 @@ use super::{
     recording::{
         ContainerRecording, Evaluation, PodContainer, PodRecording, RecordedStep, WorkloadRecording,
     },
+    replica_model::ReplicaRule,
     report::ReportInputs,
 };
 use crate::{
@@ -105,6 +106,7 @@ pub fn inputs(policies: Vec<PolicyLabel>, evaluation: &Evaluation) -> ReportInpu
         currency: Some("EUR".to_owned()),
         cpu_core_hour: Some(0.03),
         memory_gib_hour: Some(0.004),
+        replicas: ReplicaRule::Recorded,
         remarks: Vec::new(),
     }
 }

@@ -21,7 +21,6 @@ pub enum RequestChange {
     Due {
         /// The new request of a pod.
         to: i64,
-        /// Why.
         reason: ChangeReason,
     },
     /// The request should be changed, but not now.
@@ -125,7 +124,6 @@ const fn second_of(time: Time) -> Time {
 /// The replicas of the workload, for the timing of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replicas {
-    /// The current replicas.
     pub current: i32,
     /// The minimum.
     pub min: i32,
@@ -142,7 +140,6 @@ pub struct Replicas {
 /// What the timing of a change depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// The replicas.
     pub replicas: Replicas,
     /// Whether the replicas are at the maximum and the ratio is above tolerance.
     pub lacks_replicas: bool,

@@ -40,7 +40,6 @@ pub struct Recommended {
 /// What is known about one resource of one workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed {
-    /// The resource.
     pub resource: Resource,
     /// Who changes the replicas.
     pub writer: ReplicaWriter,
@@ -58,7 +57,6 @@ pub struct Observed {
     pub last_hour_target: Option<i64>,
     /// The usage of the pods; `None` if it is unknown.
     pub usage_per_pod: Option<UsagePerPod>,
-    /// The replicas.
     pub replicas: Replicas,
     /// The tolerance for scaling up.
     pub tolerance: f64,
@@ -98,10 +96,7 @@ pub enum RatioRule {
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
     /// More replicas are needed than the maximum, so the target or the template's request is too low for it.
-    ScalePointTooLowForMaxReplicas {
-        /// Since when.
-        since: Time,
-    },
+    ScalePointTooLowForMaxReplicas { since: Time },
     /// The user asked for the utilization of the current requests, which a VPA changes.
     FollowsRequests,
     /// A container that counts has no request, so there is no scale point.
@@ -114,7 +109,6 @@ pub enum Finding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Coordination {
-    /// The resource.
     pub resource: Resource,
     /// The scale point; `None` if no request is known.
     pub scale_point: Option<ScalePoint>,
@@ -124,7 +118,6 @@ pub struct Coordination {
     pub range: RequestRange,
     /// Whether the workload is idle, so that its request has no floor.
     pub is_idle: bool,
-    /// The change of the request.
     pub change: RequestChange,
     /// The target in percent that the other controller should have for the current requests; `None` if it is not changed.
     pub target_percent: Option<i32>,

@@ -27,7 +27,6 @@ pub struct ObservedReplicas {
 /// The replicas in the status of an autoscaler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReplicaStatus {
-    /// The current replicas.
     pub current: i32,
     /// The desired replicas of the last decision.
     pub desired: i32,

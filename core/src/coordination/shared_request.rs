@@ -13,11 +13,8 @@ use crate::types::Time;
 /// An autoscaler of replicas with targets that are relative to requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFollower {
-    /// Its name.
     pub name: Box<str>,
-    /// The kind of its target.
     pub target_kind: Box<str>,
-    /// The name of its target.
     pub target_name: Box<str>,
     /// What its targets are relative to.
     pub requests: Vec<FollowedRequest>,
@@ -52,7 +49,6 @@ pub struct Retargeting {
 /// A request that a target is relative to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedRequest {
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` for all of them.
     pub container: Option<Box<str>>,
@@ -69,7 +65,6 @@ pub struct FollowedRequest {
 pub struct SharedRequest {
     /// The name of the HorizontalPodAutoscaler.
     pub hpa: Box<str>,
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` for all of them.
     pub container: Option<Box<str>>,

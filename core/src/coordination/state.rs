@@ -48,7 +48,6 @@ pub struct Measurement {
     pub max: i32,
     /// The tolerance for scaling up.
     pub tolerance: f64,
-    /// When.
     pub now: Time,
 }
 

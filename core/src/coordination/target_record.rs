@@ -33,11 +33,9 @@ pub struct TargetRecord {
     pub resets: Vec<Time>,
 }
 
-/// What is recorded of one target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedTarget {
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,11 +75,9 @@ pub struct TargetChange {
 /// The target of a metric, as the object has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CurrentTarget<'a> {
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` for all of them.
     pub container: Option<&'a str>,
-    /// The target in percent.
     pub percent: i32,
 }
 
@@ -214,7 +210,6 @@ impl TargetRecord {
 }
 
 impl RecordedTarget {
-    /// The scale point.
     pub fn scale_point(&self) -> ScalePoint {
         ScalePoint { milli: self.scale_point, source: ScalePointSource::Template }
     }

@@ -14,18 +14,14 @@ pub struct TemplateRequests(Vec<ContainerRequests>);
 /// The requests of one container, in milli-units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerRequests {
-    /// Its name.
     pub name: Box<str>,
-    /// The request of CPU.
     pub cpu: Option<i64>,
-    /// The request of memory.
     pub memory: Option<i64>,
 }
 
 /// What is known about the pod template of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// Its requests are known.
     Known(TemplateRequests),
     /// They will be known once the target is listed.
     NotListed,

@@ -19,7 +19,6 @@ pub struct PodUpdates {
     pub last: Time,
 }
 
-/// A wave of updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateWave {
@@ -33,7 +32,6 @@ pub struct UpdateWave {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RemovalHold {
-    /// The start of the wave.
     pub wave_started: Time,
     /// When replicas may be removed again; `None` while the wave is under way.
     pub until: Option<Time>,

@@ -30,7 +30,6 @@ pub struct UsagePerPod {
 pub(super) enum Comparison {
     /// It is above, whatever the pods use that do not count.
     Above,
-    /// It is not above.
     NotAbove,
     /// The pods that do not count decide.
     Unknown,

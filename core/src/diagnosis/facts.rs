@@ -28,11 +28,9 @@ pub struct ClusterFacts {
     pub crds: Vec<CrdFacts>,
     /// Whether the API server serves `pods/resize`.
     pub resize_served: Reading<bool>,
-    /// The nodes.
     pub nodes: Reading<Vec<NodeFacts>>,
     /// What a Prometheus knows.
     pub series: Reading<SeriesFacts>,
-    /// The metrics API.
     pub metrics_api: Reading<MetricsApiFacts>,
     /// VerticalPodAutoscalers.
     pub vpas: Reading<Vec<VpaFacts>>,
@@ -42,7 +40,6 @@ pub struct ClusterFacts {
     pub wpas: Reading<Vec<ScalerFacts>>,
     /// Workloads, and kinds that could not be read.
     pub survey: Survey,
-    /// LimitRanges.
     pub limit_ranges: Reading<Vec<LimitRangeFacts>>,
     /// ResourceQuotas.
     pub quotas: Reading<Vec<QuotaFacts>>,
@@ -63,7 +60,6 @@ pub struct ClusterFacts {
 /// A CustomResourceDefinition.
 #[derive(Clone, Debug)]
 pub struct CrdFacts {
-    /// Its name.
     pub name: String,
     /// Whether anything works without it.
     pub is_optional: bool,
@@ -80,10 +76,8 @@ pub struct ServedCrd {
     pub missing_fields: Vec<String>,
 }
 
-/// A node.
 #[derive(Clone, Debug)]
 pub struct NodeFacts {
-    /// Its name.
     pub name: Box<str>,
     /// The version of its kubelet.
     pub kubelet: Box<str>,
@@ -94,7 +88,6 @@ pub struct NodeFacts {
 /// Series of a Prometheus, by the nodes that they are from.
 #[derive(Clone, Debug)]
 pub struct SeriesFacts {
-    /// The server.
     pub server: String,
     /// The metric families of kube-state-metrics that are missing; `None` if it has none of them.
     pub missing_families: Reading<Option<Vec<String>>>,
@@ -120,16 +113,12 @@ pub struct CgroupNodes {
 pub struct MetricsApiFacts {
     /// `None` if the APIService is available, else why not.
     pub unavailable: Option<String>,
-    /// The samples.
     pub samples: Reading<SampleFacts>,
 }
 
-/// The samples of the metrics API.
 #[derive(Clone, Debug)]
 pub struct SampleFacts {
-    /// Pods with a sample.
     pub pods: usize,
-    /// The time of the newest sample.
     pub newest: Option<Time>,
     /// Running pods that are older than a few minutes and have no sample.
     pub pods_without: Reading<Vec<String>>,
@@ -138,11 +127,8 @@ pub struct SampleFacts {
 /// A VerticalPodAutoscaler.
 #[derive(Clone, Debug)]
 pub struct VpaFacts {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its spec.
     pub spec: VerticalPodAutoscalerSpec,
     /// The recommended requests by container.
     pub targets: Vec<(Box<str>, Amounts)>,
@@ -153,11 +139,8 @@ pub struct VpaFacts {
 /// An autoscaler of replicas.
 #[derive(Clone, Debug)]
 pub struct ScalerFacts {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// What it scales.
     pub target: TargetRef,
 }
 
@@ -170,23 +153,17 @@ pub struct HpaFacts {
     pub utilization: Vec<(Resource, Option<Box<str>>)>,
 }
 
-/// A LimitRange.
 #[derive(Clone, Debug)]
 pub struct LimitRangeFacts {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
-    /// Its limits.
     pub items: Vec<LimitRangeItem>,
 }
 
 /// A ResourceQuota that applies to all pods of its namespace.
 #[derive(Clone, Debug)]
 pub struct QuotaFacts {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// `status.hard`.
     pub hard: ResourceList,
@@ -197,9 +174,7 @@ pub struct QuotaFacts {
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, Default)]
 pub struct BudgetFacts {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// Pods that are counted.
     pub expected_pods: i32,
@@ -240,7 +215,6 @@ pub struct LivePod {
 pub struct LeaseFacts {
     /// Its namespace and name.
     pub lease: String,
-    /// The role.
     pub role: String,
     /// The process that holds it; empty if none does.
     pub holder: String,
@@ -264,7 +238,6 @@ pub struct UpdaterFacts {
 /// A permission of the account of a role.
 #[derive(Clone, Debug)]
 pub struct RightFacts {
-    /// The role.
     pub role: String,
     /// The service account: `system:serviceaccount:kube-system:plimsoll-updater`.
     pub account: String,

@@ -24,7 +24,6 @@ pub const MAX_OBJECTS: usize = 10;
 )]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-#[expect(missing_docs, reason = "docs/doctor.md describes each of them")]
 pub enum CheckId {
     ApiVersion,
     CrdsServed,
@@ -94,7 +93,6 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The check.
     pub id: CheckId,
     /// What the check is about.
     pub topic: Topic,

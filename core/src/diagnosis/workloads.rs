@@ -17,7 +17,6 @@ const DEFAULT_MIN_REPLICAS: i32 = 2;
 /// The share of the memory limit of a container that a Go runtime may use; the rest is for memory that it does not count.
 const GO_SHARE: f64 = 0.9;
 
-/// The VPAs by target.
 fn vpas_by_target(vpas: &[VpaFacts]) -> BTreeMap<TargetKey<'_>, &VpaFacts> {
     vpas.iter().map(|vpa| (target_key(&vpa.namespace, &vpa.spec.target_ref), vpa)).collect()
 }

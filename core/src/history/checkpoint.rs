@@ -20,7 +20,6 @@ pub const VERSION: &str = "v3";
 /// Why a checkpoint cannot be decoded or a histogram cannot be encoded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FormatError {
-    /// Unsupported version.
     #[error(
         "unsupported checkpoint version {0:?} (want \"v3\"): the checkpoint is left as it is, and history starts empty"
     )]
@@ -31,7 +30,6 @@ pub enum FormatError {
     /// The bucket is out of range.
     #[error("bucket {bucket} is out of range: {last} is the last one")]
     NoSuchBucket {
-        /// The named bucket.
         bucket: i64,
         /// The last valid bucket.
         last: usize,
@@ -39,7 +37,6 @@ pub enum FormatError {
     /// The weight of a bucket is not a valid integer.
     #[error("weight {weight} of bucket {bucket} is not a whole number from 0 to 4294967295")]
     BucketWeight {
-        /// The bucket.
         bucket: i64,
         /// Its weight, as text.
         weight: String,
@@ -61,7 +58,6 @@ pub enum FormatError {
     Histogram {
         /// The JSON field of the histogram.
         field: &'static str,
-        /// The error.
         error: Box<FormatError>,
     },
 }

@@ -23,7 +23,6 @@ impl EncodedPlan {
         self.0.is_empty()
     }
 
-    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -37,7 +37,6 @@ pub trait Sink: Send {
 pub struct Record {
     /// The container that the history belongs to.
     pub key: ContainerKey,
-    /// The history.
     pub snapshot: Snapshot,
     /// Replaces even a richer stored record. Only for a state that was reset on purpose.
     pub supersede: bool,

@@ -42,7 +42,6 @@ pub enum UsageMetric {
 }
 
 impl<'a> SampleBatch<'a> {
-    /// Returns the samples one by one.
     pub fn samples(self) -> impl Iterator<Item = Sample> + 'a {
         let Self { replica, gauge, covers, points } = self;
         points.iter().map(move |&(at, value)| {

@@ -38,7 +38,6 @@ pub struct HistogramWeights {
 /// The number of samples of one resource, and the time range that they cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleStats {
-    /// Number of samples.
     pub count: u64,
     /// Time of the earliest one.
     pub first: Option<Time>,

@@ -19,9 +19,7 @@ pub enum LimitedBy {
     Min,
     /// `maxReplicas`.
     Max,
-    /// The scale-up rate.
     ScaleUpRate,
-    /// The scale-down rate.
     ScaleDownRate,
 }
 

@@ -30,9 +30,7 @@ pub struct Condition {
     pub kind: &'static str,
     /// `True` or `False`; `None` is the empty string.
     pub status: Option<bool>,
-    /// The reason.
     pub reason: &'static str,
-    /// The message.
     pub message: String,
 }
 
@@ -49,7 +47,6 @@ impl Condition {
 }
 
 impl Conditions {
-    /// Sets a condition.
     pub fn set(&mut self, condition: Condition, now: Time) {
         let status = match condition.status {
             Some(true) => "True",
@@ -75,7 +72,6 @@ impl Conditions {
         stored.message = Some(condition.message);
     }
 
-    /// Removes a condition.
     pub fn remove(&mut self, kind: &str) {
         self.0.retain(|condition| condition.type_ != kind);
     }

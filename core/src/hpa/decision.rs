@@ -32,23 +32,17 @@ pub enum Zone {
     Metrics,
 }
 
-/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum EventType {
-    /// `Normal`.
     Normal,
-    /// `Warning`.
     Warning,
 }
 
 /// An event to emit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// The event type.
     pub kind: EventType,
-    /// The event reason.
     pub reason: &'static str,
-    /// The event message.
     pub message: String,
     /// When upstream emits the event.
     pub stage: EventStage,

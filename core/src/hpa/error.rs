@@ -65,7 +65,6 @@ pub enum Cause {
 /// Why a metric has no proposal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MetricError {
-    /// The cause.
     pub cause: Cause,
     /// Upstream's message.
     pub message: String,
@@ -80,7 +79,6 @@ impl fmt::Display for MetricError {
 impl std::error::Error for MetricError {}
 
 impl MetricError {
-    /// An error with its cause and message.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into() }
     }

@@ -52,7 +52,6 @@ fn unknown_fix(text: &str) -> String {
 }
 
 impl Fix {
-    /// All fixes.
     pub const ALL: &[Self] = Self::VARIANTS;
 }
 
@@ -64,7 +63,6 @@ impl Fixes {
     /// No fix: the behavior of kube-controller-manager 1.36.3.
     pub const UPSTREAM: Self = Self(0);
 
-    /// All fixes.
     pub const ALL: Self = Self((1 << Fix::ALL.len()) - 1);
 
     /// Whether a fix is on.

@@ -38,7 +38,6 @@ pub struct Observed<'a> {
     pub memory: &'a HpaState,
     /// Flags and feature gates.
     pub config: &'a Config,
-    /// Which fixes are on.
     pub fixes: Fixes,
     /// Options from the annotations of the object; [`NO_OPTIONS`](super::NO_OPTIONS) changes nothing.
     pub options: &'a HpaOptions,
@@ -60,7 +59,6 @@ pub(super) struct Bounds {
 pub struct ScaleValues {
     /// `spec.replicas`.
     pub replicas: i32,
-    /// `status.replicas`.
     pub status_replicas: i32,
     /// `status.selector`.
     pub selector: String,

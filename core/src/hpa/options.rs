@@ -62,7 +62,6 @@ pub struct HpaOptions {
     pub metrics: Vec<Metric>,
 }
 
-/// Which pods count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedPods {
     /// Those that the target owns.

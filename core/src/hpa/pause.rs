@@ -21,7 +21,6 @@ pub enum PausedDirection {
 /// A pause of scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pause {
-    /// What is paused.
     pub direction: PausedDirection,
     /// The replicas above or below which it is paused; `None` for the current ones.
     pub at: Option<i32>,

@@ -15,19 +15,15 @@ pub type Resources = BTreeMap<String, Quantity>;
 /// A pod that the scale's selector may match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pod {
-    /// The pod name.
     pub name: String,
-    /// The pod labels.
     pub labels: Labels,
     /// Whether the pod is known not to be owned by the target, directly or through its controllers.
     pub is_foreign: bool,
-    /// The pod phase.
     pub phase: Phase,
     /// Whether the pod is being deleted.
     pub is_terminating: bool,
     /// When the kubelet accepted the pod.
     pub start_time: Option<Time>,
-    /// The condition `Ready`.
     pub ready: Option<ReadyCondition>,
     /// The containers, without restartable init containers.
     pub containers: Vec<Container>,
@@ -41,19 +37,15 @@ pub struct Pod {
     pub overhead: Resources,
 }
 
-/// The condition `Ready` of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadyCondition {
-    /// The status of the condition.
     pub status: ReadyStatus,
     /// The last transition time. A missing time counts as long ago.
     pub since: Option<Time>,
 }
 
-/// The status of the condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyStatus {
-    /// Ready.
     True,
     /// Not ready.
     False,
@@ -61,10 +53,8 @@ pub enum ReadyStatus {
     Unknown,
 }
 
-/// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
-    /// The container name.
     pub name: String,
     /// The requests in the spec.
     pub requests: Resources,

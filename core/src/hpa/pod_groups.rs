@@ -48,7 +48,6 @@ pub struct PodGroups {
     pub missing: BTreeSet<String>,
     /// Pods that do not count at all.
     pub ignored: BTreeSet<String>,
-    /// The reason by pod name.
     pub reasons: BTreeMap<String, NotCounted>,
 }
 

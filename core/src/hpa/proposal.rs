@@ -66,14 +66,12 @@ pub struct Calculator<'a> {
     pub missing_pods_percent: u8,
     /// The rules that decide whether a pod is ready.
     pub readiness: ReadinessRules,
-    /// Which fixes are on.
     pub fixes: Fixes,
 }
 
 /// The source of a value. Upstream handles overflow of the two differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// An object.
     Object,
     /// An external metric.
     External,
@@ -135,6 +133,16 @@ impl Measure for Average {
     fn fallback(&self, _: &str) -> i64 {
         self.target
     }
+}
+
+/// The replicas for a ratio of what these pods use to the target; `None` within tolerance.
+pub fn replicas_of_ratio(
+    ratio: f64,
+    pods: usize,
+    tolerance: Tolerance,
+    fixes: Fixes,
+) -> Option<i32> {
+    (!tolerance.contains(ratio)).then(|| to_replicas((ratio * pods as f64).ceil(), fixes))
 }
 
 impl Calculator<'_> {
@@ -216,11 +224,10 @@ impl Calculator<'_> {
         let unready_count = !groups.unready.is_empty() && ratio > 1.0;
         let tolerated = self.tolerated_missing(&groups);
         if !unready_count && groups.missing.len() == tolerated {
-            if self.tolerance.contains(ratio) {
-                proposal.kept = Some(UnchangedReason::WithinTolerance);
-            } else {
-                let pods = groups.ready + tolerated;
-                proposal.replicas = to_replicas((ratio * pods as f64).ceil(), self.fixes);
+            let pods = groups.ready + tolerated;
+            match replicas_of_ratio(ratio, pods, self.tolerance, self.fixes) {
+                Some(replicas) => proposal.replicas = replicas,
+                None => proposal.kept = Some(UnchangedReason::WithinTolerance),
             }
             proposal.groups = Some(groups);
             return Ok(proposal);

@@ -32,7 +32,6 @@ pub struct ScaleChange {
     pub to: i32,
     /// When it was made, or was about to be made.
     pub at: Time,
-    /// Why.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

@@ -16,7 +16,6 @@ pub type Requests = BTreeMap<String, i64>;
 /// Selects the request or limit of a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestRules<'a> {
-    /// The resource name.
     pub resource: &'a str,
     /// The container name, for the source `ContainerResource`.
     pub container: Option<&'a str>,
@@ -24,7 +23,6 @@ pub struct RequestRules<'a> {
     pub pod_level_resources: bool,
     /// Which of the two utilization is relative to.
     pub of: UtilizationOf,
-    /// Which fixes are on.
     pub fixes: Fixes,
 }
 

@@ -31,7 +31,6 @@ pub enum MetricRequest {
     Pods {
         /// Selects the pods.
         selector: Selector,
-        /// The name of the metric.
         metric: String,
         /// Selects the series of the metric.
         metric_selector: Selector,
@@ -46,23 +45,18 @@ pub enum MetricRequest {
         name: String,
         /// Whether the object is namespaced. Only a Namespace is not.
         is_namespaced: bool,
-        /// The name of the metric.
         metric: String,
         /// Selects the series of the metric.
         metric_selector: Selector,
     },
     /// `external.metrics.k8s.io`: an external metric.
     External {
-        /// The name of the metric.
         metric: String,
         /// Selects the series of the metric.
         metric_selector: Selector,
     },
     /// The result of a PromQL query.
-    Prometheus {
-        /// The query.
-        query: String,
-    },
+    Prometheus { query: String },
 }
 
 /// The response of an API.
@@ -84,7 +78,6 @@ pub type Fetched = Result<Answer, String>;
 /// Usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodMetrics {
-    /// The name of the pod.
     pub pod: String,
     /// The end of the measurement window.
     pub timestamp: Time,
@@ -97,9 +90,7 @@ pub struct PodMetrics {
 /// A custom metric of one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodValue {
-    /// The name of the pod.
     pub pod: String,
-    /// The value.
     pub value: Quantity,
     /// The end of the measurement window.
     pub timestamp: Time,
@@ -110,7 +101,6 @@ pub struct PodValue {
 /// A value of one pod, in milli-units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// The value.
     pub value: i64,
     /// The end of the measurement window.
     pub timestamp: Time,

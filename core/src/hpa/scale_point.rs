@@ -14,7 +14,6 @@ use crate::coordination::{RatioRule, Resource};
 pub struct RequestMetric<'a> {
     /// Its index in `spec.metrics`.
     pub index: usize,
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` for all of them.
     pub container: Option<&'a str>,

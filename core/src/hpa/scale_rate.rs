@@ -16,7 +16,6 @@ use crate::types::Time;
 /// The rate limit in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RateLimit {
-    /// The direction.
     pub direction: Direction,
     /// The highest (or, for scaling down, lowest) number of replicas that it allows now.
     pub replicas: i32,
@@ -26,10 +25,8 @@ pub struct RateLimit {
     pub policies: Vec<PolicyLimit>,
 }
 
-/// The limit of one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PolicyLimit {
-    /// The policy.
     pub policy: Policy,
     /// The replicas at the start of its period.
     pub at_start: i32,
@@ -48,7 +45,6 @@ pub struct Rates<'a> {
     pub memory: &'a HpaState,
     /// The current time.
     pub now: Time,
-    /// Which fixes are on.
     pub fixes: Fixes,
 }
 

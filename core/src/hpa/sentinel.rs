@@ -49,9 +49,7 @@ pub enum ObservedSentinel<'a> {
 /// What to do with the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentinelStep {
-    /// Create it.
     Create,
-    /// Delete it.
     Delete,
     /// Nothing.
     Wait,

@@ -97,7 +97,6 @@ impl SharedMemory {
         self.states.state(resource, container)
     }
 
-    /// The states to store.
     pub fn to_store(&self, now: Time) -> SharedStates {
         let stored = self.states.requests.iter();
         let stored = stored.map(|(key, state)| (key.clone(), state.to_store(now)));

@@ -30,7 +30,6 @@ pub struct Metric {
     pub source: Source,
 }
 
-/// The source of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     /// A resource of all containers of each pod.
@@ -44,7 +43,6 @@ pub enum Source {
     ContainerResource {
         /// `cpu`, `memory`, …
         resource: String,
-        /// The name of the container.
         container: String,
         /// The target of the average.
         target: Target,
@@ -58,7 +56,6 @@ pub enum Source {
     },
     /// A custom metric of one object.
     Object {
-        /// The described object.
         described: api::CrossVersionObjectReference,
         /// The name and selector of the metric.
         metric: MetricId,
@@ -74,9 +71,7 @@ pub enum Source {
     },
     /// The result of a PromQL query, which an annotation adds.
     Prometheus {
-        /// The name of the metric.
         metric: MetricId,
-        /// The query.
         query: String,
         /// The target of the value or of its average per pod.
         target: Target,
@@ -88,7 +83,6 @@ pub enum Source {
 /// The name and selector of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricId {
-    /// The name.
     pub name: String,
     /// Selects the series of the metric.
     pub selector: Option<LabelSelector>,
@@ -107,12 +101,9 @@ pub struct Target {
     pub average_utilization: Option<i32>,
 }
 
-/// `spec.behavior`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Behavior {
-    /// Rules for scaling up.
     pub scale_up: ScalingRules,
-    /// Rules for scaling down.
     pub scale_down: ScalingRules,
 }
 
@@ -123,7 +114,6 @@ pub struct ScalingRules {
     pub stabilization_window_seconds: Option<i32>,
     /// Which policy applies.
     pub select_policy: SelectPolicy,
-    /// The policies.
     pub policies: Vec<Policy>,
     /// The tolerance of this direction.
     pub tolerance: Option<f64>,
@@ -156,7 +146,6 @@ pub struct Policy {
 /// The unit of a scaling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum PolicyKind {
-    /// A number of pods.
     Pods,
     /// Percent of the replicas at the start of the period.
     Percent,

@@ -22,7 +22,6 @@ const NOT_IN_STATUS: &str = "the status of the HorizontalPodAutoscaler contains 
 /// Where values that are not in the status come from.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusValues<'a> {
-    /// The status.
     pub status: &'a HorizontalPodAutoscalerStatus,
     /// The scale of the target.
     pub scale: &'a ScaleValues,

@@ -75,9 +75,7 @@ pub enum ObjectMode {
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum Direction {
-    /// `scaleUp`.
     ScaleUp,
-    /// `scaleDown`.
     ScaleDown,
 }
 
@@ -113,7 +111,6 @@ pub enum IneffectiveMode {
     InvalidBehavior {
         /// The mode that the object asks for.
         mode: ObjectMode,
-        /// What is invalid.
         error: InvalidBehavior,
     },
 }

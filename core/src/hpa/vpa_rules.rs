@@ -27,9 +27,7 @@ use crate::{
 /// A VPA whose target is that of the object.
 #[derive(Clone, Debug)]
 pub struct TargetVpa {
-    /// Its name.
     pub name: Box<str>,
-    /// `spec`.
     pub spec: VerticalPodAutoscalerSpec,
     /// The updates of pods that the updater recorded on it.
     pub updates: Option<PodUpdates>,
@@ -42,7 +40,6 @@ pub struct VpaContext<'a> {
     pub vpas: Option<&'a [Arc<TargetVpa>]>,
     /// The pods of the target.
     pub pods: &'a [Pod],
-    /// Its template.
     pub template: &'a Template,
     /// Whether only Plimsoll changes the replicas. Beside another controller they have to follow what that one follows.
     pub is_only_writer: bool,
@@ -78,11 +75,9 @@ pub struct VpaRules {
 pub struct FollowedScalePoint {
     /// The VPA that changes the requests; `None` if the object asks for the utilization of the template.
     pub vpa: Option<Box<str>>,
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` for all of them.
     pub container: Option<Box<str>>,
-    /// The scale point.
     pub point: ScalePoint,
     /// What is remembered about the request.
     state: State,

@@ -39,7 +39,6 @@ pub(super) fn exact_text(resource: Resource, amount: i64) -> String {
     }
 }
 
-/// An amount as a quantity.
 pub(super) fn quantity(resource: Resource, amount: i64) -> Quantity {
     match resource {
         Resource::Cpu => Quantity::from_milli(amount, Format::DecimalSi),

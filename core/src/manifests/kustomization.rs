@@ -7,10 +7,8 @@ use super::{
     tree::{self, Document, Node, Tree},
 };
 
-/// A patch in a kustomization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KustomizePatch {
-    /// The line in the kustomization.
     pub line: usize,
     /// The kind that it patches; `None` for all.
     kind: Option<String>,

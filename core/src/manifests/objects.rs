@@ -9,7 +9,6 @@ use super::{
 /// How deep Lists of Lists are searched.
 const MAX_LIST_DEPTH: usize = 2;
 
-/// An object.
 #[derive(Clone, Copy)]
 pub(super) struct Object<'t> {
     pub source: Source<'t>,
@@ -53,7 +52,6 @@ fn text_at<'t>(source: Source<'t>, node: &'t Node, path: &[&str]) -> Option<&'t 
 }
 
 impl<'t> Object<'t> {
-    /// The spec of its pods.
     pub fn pod_spec(&self) -> Result<&'t Node, Refused> {
         let path: &[&str] = match self.kind {
             "Pod" => &["spec"],

@@ -12,7 +12,6 @@ use super::{
     yaml_text::{Yaml, map, quoted_if_needed},
 };
 
-/// A workload with its patch.
 pub(super) struct WorkloadPatch<'r> {
     pub workload: &'r WorkloadReport,
     /// `None` if nothing is patched.

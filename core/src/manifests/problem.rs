@@ -12,7 +12,6 @@ pub struct Problem {
     /// What is not edited, such as `shop/Deployment/checkout, container main, memory`; `None` for a whole
     /// file.
     pub subject: Option<String>,
-    /// Why.
     pub reason: Refusal,
 }
 
@@ -125,12 +124,7 @@ pub enum Refusal {
     ContainerMissing,
     /// The request would exceed the limit.
     #[error("the request {request} would exceed the limit {limit}: change both by hand")]
-    RequestAboveLimit {
-        /// The request.
-        request: String,
-        /// The limit.
-        limit: String,
-    },
+    RequestAboveLimit { request: String, limit: String },
     /// The autoscaler is in no file.
     #[error("the target of HorizontalPodAutoscaler {0} has to change too, and it is in no file")]
     AutoscalerMissing(Box<str>),
@@ -143,7 +137,6 @@ pub enum Refusal {
     /// Something that has to change together with it is refused.
     #[error("left as it is, because {0} has to change together with it and is refused")]
     ChangesTogether(String),
-    /// The edited text does not have the wanted values.
     #[error(
         "the edited text does not have the wanted values: report this as a bug; edit it by hand"
     )]

@@ -26,7 +26,6 @@ pub struct ManifestSet<'r> {
     pub(super) report: &'r Report,
     /// The workloads by kind and name, whatever their namespace.
     workloads: HashMap<(&'r str, &'r str), Vec<usize>>,
-    /// The namespaces of autoscalers by their name.
     autoscalers: HashMap<&'r str, BTreeSet<Namespace<'r>>>,
     pub(super) files: BTreeMap<Box<str>, ManifestFile>,
     /// Patches of kustomizations, with the file that they are in.
@@ -171,7 +170,6 @@ impl<'r> ManifestSet<'r> {
                 && self.workloads.keys().any(|(kind, _)| *kind == ROLLOUT))
     }
 
-    /// Plans the edits.
     pub fn plan(mut self) -> EditPlan {
         let problems = std::mem::take(&mut self.problems);
         Planner::new(&self).plan(problems)

@@ -75,7 +75,6 @@ pub(super) fn container(name: &str, resources: Vec<ResourceReport>) -> Container
     }
 }
 
-/// A resource with a change.
 pub(super) fn resource(resource: Resource, change: Change) -> ResourceReport {
     ResourceReport {
         resource,

@@ -36,11 +36,9 @@ pub struct HistoryBootstrap {
 /// Numbers of samples by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleCounts {
-    /// Accepted samples.
     pub accepted: u64,
     /// Samples that the history already has.
     pub already_known: u64,
-    /// Invalid samples.
     pub invalid: u64,
     /// Samples with a timestamp in the future.
     pub in_future: u64,

@@ -115,7 +115,6 @@ impl Buckets {
         }
     }
 
-    /// Number of buckets.
     pub fn count(&self) -> usize {
         self.starts.len()
     }
@@ -149,7 +148,6 @@ impl Buckets {
         (bucket as usize).min(self.starts.len() - 1) as u8
     }
 
-    /// Returns the start of a bucket.
     pub fn start(&self, bucket: u8) -> f64 {
         self.starts[usize::from(bucket).min(self.starts.len() - 1)]
     }

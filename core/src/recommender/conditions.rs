@@ -12,7 +12,6 @@ use crate::api::{
 
 /// The VPA has a recommendation.
 pub const RECOMMENDATION_PROVIDED: &str = "RecommendationProvided";
-/// No pods match.
 pub const NO_PODS_MATCHED: &str = "NoPodsMatched";
 /// The target cannot be resolved.
 pub const CONFIG_UNSUPPORTED: &str = "ConfigUnsupported";
@@ -46,7 +45,6 @@ const PLANNED_MESSAGE: &str =
     "Requests are planned; a change within the bounds would save less than its price";
 const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
-/// The inputs of the conditions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConditionInput<'a> {
     /// Number of matching pods.
@@ -55,7 +53,6 @@ pub struct ConditionInput<'a> {
     pub recommended: bool,
     /// Why the target is not supported.
     pub unsupported: Option<&'a str>,
-    /// Annotations that are ignored.
     pub ignored: &'a [InvalidAnnotation],
     /// Reason and message if targets are capped to the maximum of a pod.
     pub pod_cap: Option<(&'a str, &'a str)>,
@@ -129,7 +126,6 @@ impl ConditionMerger {
         self.conditions
     }
 
-    /// Sets the condition to true with this reason and message, or removes it.
     fn set_true_or_remove(&mut self, kind: &str, reason_and_message: Option<(&str, &str)>) {
         match reason_and_message {
             Some((reason, message)) => self.set(kind, true, reason, message),

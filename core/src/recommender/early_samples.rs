@@ -48,7 +48,6 @@ impl EarlySamples {
         }
     }
 
-    /// Returns the samples of one container.
     pub fn for_container<'a>(
         &'a self,
         container: &str,

@@ -63,7 +63,6 @@ impl Resource {
     }
 }
 
-/// The estimates of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceEstimate {
     /// Pods with a lower request should get more.
@@ -78,7 +77,6 @@ pub struct ResourceEstimate {
 
 /// The inputs of the estimation except the percentiles.
 pub struct EstimatorChain {
-    /// The resource.
     pub resource: Resource,
     /// The samples that the estimate is based on.
     pub evidence: Evidence,

@@ -12,7 +12,6 @@ pub const STARVED: &str = "starved_resource";
 /// An offending container of a node under memory pressure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffendingContainer {
-    /// Name of the container.
     pub container: Box<str>,
     /// Its memory usage.
     pub usage: Bytes,

@@ -44,7 +44,6 @@ pub struct ResourceExplanation {
     pub plan: Option<Box<PlannedRequest>>,
     /// The estimate of the lower bound.
     pub lower: EstimateStep,
-    /// The estimate of the target.
     pub target: EstimateStep,
     /// The estimate of the upper bound.
     pub upper: EstimateStep,
@@ -57,7 +56,6 @@ pub struct ResourceExplanation {
 pub struct Evidence {
     /// The resource of the samples.
     pub of: Basis,
-    /// Number of samples.
     pub samples: u64,
     /// Time of the earliest sample.
     pub first: Option<Time>,
@@ -95,7 +93,6 @@ pub enum Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Floor {
-    /// The amount.
     pub amount: i64,
     /// The number of containers that share the pod's minimum; `None` for a minimum of the VPA itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -41,12 +41,9 @@ pub struct StoredExplanation {
     pub containers: Vec<StoredContainer>,
 }
 
-/// The explanation of one container.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct StoredContainer {
-    /// Name of the container.
     pub name: Arc<str>,
-    /// The explanation.
     #[serde(flatten)]
     pub explanation: Explanation,
 }

@@ -34,7 +34,6 @@ struct StaleRecord {
     by_clock: bool,
 }
 
-/// The result of restoring a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreResult {
     /// It was merged into the history.
@@ -197,7 +196,6 @@ impl History {
         self.stale_records.shrink_to_fit();
     }
 
-    /// Returns the history of a container.
     pub fn get(&self, name: &str) -> Option<&ContainerHistory> {
         self.find(name).ok().map(|index| &self.containers[index].1)
     }

@@ -36,7 +36,6 @@ pub struct HistoryBuilder {
     gap: Option<(Time, Time)>,
 }
 
-/// Builds the history of one container.
 #[derive(Clone, Debug, PartialEq)]
 struct ContainerBuilder {
     history: ContainerHistory,

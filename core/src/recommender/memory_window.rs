@@ -9,7 +9,6 @@ use super::{
 };
 use crate::types::{compat::Fix, units::Bytes};
 
-/// Weight of one memory peak.
 pub const PEAK_WEIGHT: f64 = 1.0;
 
 /// Whether a memory amount was measured or derived from an OOM kill.
@@ -76,7 +75,6 @@ pub fn index_or_add(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
     })
 }
 
-/// The peaks of the largest replica of each window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LargestReplicaPeaks {
     pub(super) peaks: Histogram,

@@ -89,7 +89,6 @@ pub struct Settings {
 pub struct Percentiles {
     /// Percentile of the lower bound, 0 to 1.
     pub lower: f64,
-    /// Percentile of the target.
     pub target: f64,
     /// Percentile of the upper bound.
     pub upper: f64,

@@ -9,9 +9,7 @@ const NODE_CONDITION_TAINT_PREFIX: &str = "node.kubernetes.io/";
 /// The CPU and memory of one node that are available to a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeCapacity {
-    /// CPU.
     pub cpu: MilliCpu,
-    /// Memory.
     pub memory: Bytes,
 }
 
@@ -112,7 +110,6 @@ impl Toleration {
 pub struct NodeCapacities(Vec<(Vec<Taint>, Vec<NodeCapacity>)>);
 
 impl NodeCapacities {
-    /// Adds a node.
     pub fn add(&mut self, taints: &[Taint], capacity: NodeCapacity) {
         match self.0.iter_mut().find(|(known, _)| known == taints) {
             Some((_, capacities)) => keep_largest(capacities, capacity),

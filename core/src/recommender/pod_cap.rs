@@ -28,13 +28,10 @@ pub struct PodCapacity {
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PodLimits {
-    /// CPU.
     pub cpu: Option<ResourceLimit>,
-    /// Memory.
     pub memory: Option<ResourceLimit>,
 }
 
-/// The limit of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceLimit {
     /// The maximum.

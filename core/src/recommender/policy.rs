@@ -14,18 +14,14 @@ pub const EVERY_CONTAINER: &str = "*";
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceAmounts {
-    /// CPU.
     pub cpu: Option<Quantity>,
-    /// Memory.
     pub memory: Option<Quantity>,
 }
 
 /// The resources with a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlledResources {
-    /// CPU.
     pub cpu: bool,
-    /// Memory.
     pub memory: bool,
 }
 
@@ -35,7 +31,6 @@ impl Default for ControlledResources {
     }
 }
 
-/// The policy of one container.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerPolicy {
     /// Container name, or [`EVERY_CONTAINER`].
@@ -126,7 +121,6 @@ impl Cap {
         Self { min: non_zero(min), max: non_zero(max.or(global)), max_is_global }
     }
 
-    /// Caps a value.
     pub fn apply(&self, value: Quantity) -> (Quantity, CapResult) {
         let mut result = (value, CapResult::Unchanged);
         if let Some(min) = self.min.filter(|min| result.0 < *min) {

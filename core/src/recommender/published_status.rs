@@ -23,7 +23,6 @@ pub struct PublishedStatus {
     pub conditions: Vec<Condition>,
     /// The recommendation, if there is one.
     pub recommendation: Option<RecommendationHash>,
-    /// The observed generation.
     pub observed_generation: Option<i64>,
 }
 
@@ -32,7 +31,6 @@ pub struct PublishedStatus {
 pub struct RecommendationHash {
     /// Hash of everything except the bounds.
     without_bounds: u64,
-    /// Hash of the bounds.
     bounds: u64,
     /// The bounds of each container: lower CPU and memory, upper CPU and memory; NaN if missing.
     amounts: Box<[f32]>,
@@ -132,7 +130,6 @@ impl RecommendationHash {
         }))
     }
 
-    /// Hashes the recommendation of an object.
     pub fn of_object(recommendation: &vpa::Recommendation) -> Self {
         fn list(list: &ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
             list.iter().map(|(name, amount)| (name.as_str(), amount))

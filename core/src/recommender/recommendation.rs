@@ -25,18 +25,15 @@ use crate::types::units::{MAX_AMOUNT, MilliCpu};
 /// The recommendation of a VPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
-    /// The recommendations by container name.
     pub containers: Vec<ContainerRecommendation>,
     /// Containers with a history that have left the pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stale: Vec<Arc<str>>,
 }
 
-/// The recommendation of one container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecommendation {
-    /// Name of the container.
     pub container: Arc<str>,
     /// The target request.
     pub target: ResourceAmounts,

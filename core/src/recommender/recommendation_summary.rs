@@ -15,7 +15,6 @@ use crate::types::quantity::Quantity;
 /// The last recommendation of one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecommendationSummary {
-    /// Name of the container.
     pub container: Arc<str>,
     /// CPU in cores, if it is recommended.
     pub cpu: Option<ResourceSummary>,
@@ -43,7 +42,6 @@ pub struct ResourceSummary {
 }
 
 impl RecommendationSummary {
-    /// Returns the summary of a resource.
     pub const fn resource(&self, resource: Resource) -> Option<&ResourceSummary> {
         match resource {
             Resource::Cpu => self.cpu.as_ref(),

@@ -125,7 +125,6 @@ impl VpaRegistry {
         vpa.load_generation = self.load_generations;
     }
 
-    /// Number of VPAs.
     pub fn len(&self) -> usize {
         self.vpas.len()
     }
@@ -140,7 +139,6 @@ impl VpaRegistry {
         self.vpas.values().map(|vpa| vpa.history.len()).sum()
     }
 
-    /// Returns the state of a VPA.
     pub fn get(&self, key: &ObjectKey) -> Option<&VpaState> {
         self.vpas.get(key)
     }

@@ -44,7 +44,6 @@ struct SpanSamples {
     at: Time,
     /// Nanoseconds between samples.
     spacing: i64,
-    /// Number of samples.
     count: i64,
     /// Weight of each sample: less than 1 if the length of the span is not a multiple of the sampling interval.
     weight: f64,

@@ -23,7 +23,6 @@ use crate::types::compat::Fix;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part}: {why}")]
 pub struct InvalidSnapshot {
-    /// The part of the snapshot.
     pub part: &'static str,
     /// The error.
     pub why: String,

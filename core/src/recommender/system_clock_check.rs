@@ -37,7 +37,6 @@ pub struct ClockEvidence {
     pub server: Option<Time>,
 }
 
-/// Why the clock is doubted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockDoubt {
     /// The API server's clock differs.

@@ -55,7 +55,6 @@ const READERS: [(AnnotationKey, AnnotationReader); 7] = [
     }),
 ];
 
-/// Returns the keys of the tuning annotations.
 pub fn keys() -> impl Iterator<Item = &'static str> {
     READERS.iter().map(|(key, _)| key.name)
 }
@@ -71,7 +70,6 @@ pub struct Profile {
     pub tuning: Tuning,
 }
 
-/// All profiles.
 pub const PROFILES: [Profile; 3] = [
     Profile {
         name: "latency",

@@ -20,7 +20,6 @@ use crate::{
 /// The settings of a VPA, parsed when it changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VpaSettings {
-    /// Policies by container.
     pub policies: Vec<ContainerPolicy>,
     /// Containers whose CPU is rounded up to whole cores.
     pub integer_cpu_containers: Vec<Box<str>>,
@@ -36,7 +35,6 @@ const INTEGER_CPU_PREFIX: &str = "vpa-post-processor.kubernetes.io/";
 const INTEGER_CPU_SUFFIX: &str = "_integerCPU";
 
 impl VpaSettings {
-    /// Creates the settings from policies and annotations.
     pub fn new(policies: Vec<ContainerPolicy>, annotations: &BTreeMap<String, String>) -> Self {
         let (tuning, invalid_annotations) = Tuning::from_annotations(annotations);
         let integer_cpu_containers = annotations

@@ -47,7 +47,6 @@ impl std::str::FromStr for AutoscalerRule {
 /// The request of a container for one resource, in millicores or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerRequest<'a> {
-    /// The container.
     pub name: &'a str,
     /// When it runs. Init containers do not count for an autoscaler.
     pub role: ContainerRole,

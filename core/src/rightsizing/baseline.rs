@@ -39,7 +39,6 @@ pub struct BaselineRow {
 /// A baseline that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BaselineError {
-    /// It is too large.
     #[error("the baseline has {0} bytes; at most {MAX_FILE_BYTES} are read")]
     TooLarge(usize),
     /// It is not a report.

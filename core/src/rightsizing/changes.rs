@@ -16,7 +16,6 @@ const MAX_STEP: i64 = 4;
 /// A resource of a container with what it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeInput<'a> {
-    /// Which.
     pub resource: Resource,
     /// What pods have now.
     pub configured: Configured,
@@ -41,9 +40,7 @@ pub struct ChangeInput<'a> {
 /// A change, and what to know about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlannedChange {
-    /// The change.
     pub change: Change,
-    /// Remarks.
     pub remarks: Vec<String>,
 }
 

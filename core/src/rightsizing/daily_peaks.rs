@@ -45,7 +45,6 @@ impl DailyPeaks {
         self.0.is_empty()
     }
 
-    /// The peak of the day of this one.
     pub fn on_day_of(&self, peak: &MemoryPeak) -> Option<&MemoryPeak> {
         let day = |peak: &MemoryPeak| peak.at.as_secs().div_euclid(SECONDS_PER_DAY);
         self.0.binary_search_by_key(&day(peak), day).ok().map(|index| &self.0[index])
@@ -92,7 +91,6 @@ const WEEKDAYS: [&str; 7] =
 pub struct WeeklyPeaks {
     /// Its name, in UTC.
     pub weekday: &'static str,
-    /// The number of weeks.
     pub weeks: usize,
 }
 

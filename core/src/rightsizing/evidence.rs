@@ -24,7 +24,6 @@ pub struct ContainerEvidence {
     pub gap: Option<EvidenceGap>,
     /// OOM kills within the window.
     pub oom_kills: u32,
-    /// The last OOM kill.
     pub last_oom_kill: Option<Time>,
     /// The memory limit at the last OOM kill, if known. A limit that was raised since then is no risk.
     pub oom_kill_limit: Option<Bytes>,
@@ -52,13 +51,11 @@ pub struct ContainerEvidence {
     pub jvm_memory: Option<JvmMemory>,
 }
 
-/// A peak of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryPeak {
     /// The amount.
     pub bytes: Bytes,
-    /// When.
     pub at: Time,
 }
 
@@ -83,15 +80,11 @@ pub struct RunCounts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupTarget {
-    /// The label of the nodes.
     pub label: Box<str>,
     /// Its value; `None` for nodes without the label.
     pub value: Option<Box<str>>,
-    /// The number of nodes with a pod.
     pub pods: u32,
-    /// The target of CPU.
     pub cpu: Option<MilliCpu>,
-    /// The target of memory.
     pub memory: Option<Bytes>,
     /// Whether the group has too little history of its own, so that the larger of its and the pool's target is used.
     pub from_pool: bool,

@@ -89,9 +89,7 @@ impl fmt::Display for FailOn {
 /// Something that makes the command fail.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// A row.
     Row(RowKey),
-    /// The score.
     Score {
         /// Of all workloads.
         score: u32,
@@ -100,7 +98,6 @@ pub enum Failure {
     },
     /// What all requests cost a month.
     Cost {
-        /// The cost.
         cost: f64,
         /// What it should be at most.
         most: f64,

@@ -35,9 +35,7 @@ impl Default for LimitRule {
 /// The rules of both resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LimitRules {
-    /// CPU.
     pub cpu: LimitRule,
-    /// Memory.
     pub memory: LimitRule,
 }
 
@@ -48,7 +46,6 @@ impl LimitRules {
         Self { cpu: cpu.unwrap_or(policy), memory: memory.unwrap_or(policy) }
     }
 
-    /// The rule of a resource.
     pub fn of(&self, resource: Resource) -> LimitRule {
         match resource {
             Resource::Cpu => self.cpu,
@@ -93,7 +90,6 @@ impl fmt::Display for LimitRule {
 pub struct RequestAndLimit {
     /// The request of its pods.
     pub request: Option<i64>,
-    /// The limit.
     pub limit: Option<i64>,
 }
 

@@ -27,7 +27,6 @@ pub const MIN_PODS: u32 = 3;
 /// A group of nodes. An absent label and an empty value are groups of their own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeGroup {
-    /// The label.
     pub label: Box<str>,
     /// Its value; `None` for nodes without the label.
     pub value: Option<Box<str>>,
@@ -39,7 +38,6 @@ pub fn label_of<'a>(workload: &'a Workload, flag: Option<&'a str>) -> Option<&'a
     annotation.filter(|label| !label.is_empty()).or(flag)
 }
 
-/// The group of a node.
 pub fn group_of(node: &Node, label: Option<&str>) -> NodeGroup {
     if let Some(label) = label {
         return NodeGroup { label: label.into(), value: node.labels.get(label).cloned() };
@@ -74,7 +72,6 @@ pub fn groups_of(
 /// The history of the pods on one group of nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupHistory {
-    /// The group.
     pub group: NodeGroup,
     /// The pods that run there now.
     pub pods: u32,

@@ -12,22 +12,18 @@ use super::{
     thresholds::Thresholds,
 };
 
-/// The options of a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportOptions {
-    /// `--thresholds`.
     pub thresholds: Thresholds,
     /// `--limit-policy`, `--cpu-limit` and `--memory-limit`.
     pub limits: LimitRules,
     /// `--hpa`.
     pub autoscalers: AutoscalerRule,
-    /// `--prices`.
     pub prices: Option<Prices>,
     /// `--cap-to-largest-node`: pods request at most what a node can give.
     pub cap_to_largest_node: bool,
     /// `--keep-peaks`: memory covers the peak of the longer time.
     pub keep_peaks: bool,
-    /// `--memory-signal`.
     pub memory_signal: MemorySignal,
     /// `--recommendation-margin-fraction`, for memory without page cache.
     pub margin: f64,

@@ -27,9 +27,7 @@ pub fn group_of(by: &str, mut members: Vec<GroupMember>) -> OwnerGroup {
 /// A Job that is known from series, and may not exist any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownJob {
-    /// Its namespace.
     pub namespace: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// The labels that Jobs are grouped by, as far as it has them.
     pub labels: BTreeMap<Box<str>, Box<str>>,
@@ -40,11 +38,9 @@ pub struct KnownJob {
 /// A container of Jobs with the same labels, by their series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownContainer {
-    /// The namespace.
     pub namespace: Box<str>,
     /// The labels that Jobs are grouped by.
     pub labels: BTreeMap<Box<str>, Box<str>>,
-    /// The container.
     pub container: Container,
 }
 

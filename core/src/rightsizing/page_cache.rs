@@ -46,7 +46,6 @@ pub enum MemorySignal {
 pub struct NeededTarget {
     /// The request.
     pub target: i64,
-    /// The least limit.
     pub least_limit: i64,
 }
 

@@ -11,7 +11,6 @@ use super::{
     survey::{Node, Resource},
 };
 
-/// Hours of a month.
 pub const HOURS_PER_MONTH: f64 = 730.0;
 /// Bytes of a GiB.
 const GIB: f64 = 1_073_741_824.0;
@@ -19,7 +18,6 @@ const GIB: f64 = 1_073_741_824.0;
 /// The price of resources for an hour. A missing price is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Price {
-    /// A core.
     pub cpu_core_hour: Option<f64>,
     /// A GiB of memory.
     pub memory_gib_hour: Option<f64>,
@@ -50,7 +48,6 @@ impl Price {
 pub struct NodePrice {
     /// The labels that a node has to have, all of them.
     pub labels: BTreeMap<String, Glob>,
-    /// The price.
     pub price: Price,
 }
 
@@ -62,7 +59,6 @@ impl NodePrice {
     }
 }
 
-/// Prices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prices {
     /// The currency, as it is printed.
@@ -81,7 +77,6 @@ impl Prices {
         file::parse(text)
     }
 
-    /// The price on a node.
     pub fn on_node(&self, node: &Node) -> Price {
         let rule = self.nodes.iter().find(|rule| rule.matches(node));
         rule.map_or(self.default, |rule| rule.price.or(self.default))

@@ -16,12 +16,10 @@ use super::{
 /// added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The report.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// `recommend`.
     pub kind: String,
@@ -68,7 +66,6 @@ pub struct SourceReport {
     pub until: Option<Time>,
     /// The step of CPU samples in seconds.
     pub step_seconds: Option<u64>,
-    /// The number of queries.
     pub queries: u64,
     /// The size of their responses in bytes, after decompression.
     pub bytes: u64,
@@ -91,9 +88,7 @@ impl SourceReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
-    /// The number of workloads.
     pub workloads: usize,
-    /// The number of containers.
     pub containers: usize,
     /// CPU, in millicores.
     pub cpu: ResourceTotals,
@@ -144,22 +139,17 @@ pub struct Score {
     pub at_risk: f64,
 }
 
-/// A workload.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadReport {
     /// The cluster, if the report covers several.
     pub cluster: Option<String>,
-    /// Its namespace.
     pub namespace: String,
     /// `apps/v1`; absent if only series are known.
     pub api_version: Option<String>,
-    /// Its kind.
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The number of its pods; absent if unknown.
@@ -176,7 +166,6 @@ pub struct WorkloadReport {
     pub shape: Option<String>,
     /// Runs of a CronJob or Job.
     pub runs: Option<RunCounts>,
-    /// Its containers.
     pub containers: Vec<ContainerReport>,
 }
 
@@ -204,7 +193,6 @@ impl WorkloadReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetChange {
-    /// The target as it is.
     #[serde(flatten)]
     pub target: UtilizationTarget,
     /// The new percentage; absent if the resource is left alone.
@@ -213,12 +201,10 @@ pub struct TargetChange {
     pub held: Option<String>,
 }
 
-/// A container.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerReport {
-    /// Its name.
     pub name: String,
     /// When it runs.
     pub role: ContainerRole,
@@ -228,7 +214,6 @@ pub struct ContainerReport {
     pub resources: Vec<ResourceReport>,
     /// OOM kills within the window.
     pub oom_kills: u32,
-    /// The last OOM kill.
     pub last_oom_kill: Option<Time>,
     /// The share of CFS periods in which it was throttled; absent if unknown.
     pub throttled_share: Option<f64>,
@@ -275,9 +260,7 @@ pub enum NoPatchReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateAmounts {
-    /// The request.
     pub request: Option<i64>,
-    /// The limit.
     pub limit: Option<i64>,
 }
 
@@ -286,7 +269,6 @@ pub struct TemplateAmounts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceReport {
-    /// Which.
     pub resource: Resource,
     /// The request of one existing pod; absent if there is none or it is unknown.
     pub request: Option<i64>,
@@ -304,7 +286,6 @@ pub struct ResourceReport {
     pub change: Change,
     /// How dangerous the request or limit is.
     pub risk: Level,
-    /// What the risk is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub risk_reasons: Vec<RiskReason>,
     /// How much is requested and not needed.
@@ -393,7 +374,6 @@ pub enum RiskReason {
     OomKilled {
         /// How often.
         kills: u32,
-        /// The last time.
         last: Option<Time>,
     },
     /// Its peak is close to the limit.
@@ -402,7 +382,6 @@ pub enum RiskReason {
         /// The share of the limit.
         share: f64,
     },
-    /// It is throttled.
     #[serde(rename_all = "camelCase")]
     Throttled {
         /// The share of periods.

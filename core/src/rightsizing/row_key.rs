@@ -17,20 +17,16 @@ use super::{
 pub struct RowKey {
     /// The cluster, if the report covers several.
     pub cluster: Option<String>,
-    /// The namespace.
     pub namespace: String,
     /// The kind of the workload.
     pub kind: String,
     /// The name of the workload.
     pub name: String,
-    /// The container.
     pub container: String,
-    /// The resource.
     pub resource: Resource,
 }
 
 impl RowKey {
-    /// The key of a row.
     pub fn of(
         workload: &WorkloadReport,
         container: &ContainerReport,

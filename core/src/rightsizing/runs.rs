@@ -28,7 +28,6 @@ const HALF_LIFE_RUNS: f64 = 14.0;
 const LAST_RUNS: usize = 14;
 /// After this many later runs that needed less, an OOM kill is over.
 const RUNS_AFTER_KILL: usize = 3;
-/// The percentile of memory.
 const MEMORY_PERCENTILE: f64 = 0.98;
 /// The percentile of the mean CPU of runs, for work that may take longer.
 const WORK_PERCENTILE: f64 = 0.75;

@@ -16,7 +16,6 @@ const THREAD_STACK: i64 = 1 << 20;
 pub struct JvmMemory {
     /// Committed non-heap memory.
     pub non_heap: Bytes,
-    /// Threads.
     pub threads: u32,
     /// The stack of a thread; `None` for the default.
     pub thread_stack: Option<Bytes>,
@@ -44,7 +43,6 @@ impl JvmMemory {
 pub struct MemoryFloor {
     /// The amount.
     pub bytes: i64,
-    /// Why.
     pub reason: String,
 }
 

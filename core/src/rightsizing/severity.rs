@@ -23,7 +23,6 @@ pub struct Risk {
 pub struct Configured {
     /// What its pods request.
     pub request: Option<i64>,
-    /// Its limit.
     pub limit: Option<i64>,
     /// Whether both could not be read.
     pub is_unknown: bool,
@@ -49,7 +48,6 @@ impl Reasons {
     }
 }
 
-/// The risk of CPU.
 pub fn cpu_risk(
     configured: Configured,
     need: &Need,
@@ -81,7 +79,6 @@ pub fn cpu_risk(
     reasons.into_risk(nothing_found(configured))
 }
 
-/// The risk of memory.
 pub fn memory_risk(
     configured: Configured,
     need: &Need,

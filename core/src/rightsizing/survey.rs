@@ -66,10 +66,8 @@ pub struct Unread {
     pub why: String,
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Its labels.
     pub labels: BTreeMap<Box<str>, Box<str>>,
     /// What its pods may use.
     pub allocatable: Amounts,
@@ -80,9 +78,7 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Amounts {
-    /// CPU.
     pub cpu: Option<MilliCpu>,
-    /// Memory.
     pub memory: Option<Bytes>,
 }
 
@@ -91,13 +87,11 @@ pub struct Amounts {
 pub struct Workload {
     /// The name of the context or the value of the cluster label, if the report covers several clusters.
     pub cluster: Option<Box<str>>,
-    /// Its namespace.
     pub namespace: Box<str>,
     /// `apps/v1`; `None` if only series are known.
     pub api_version: Option<Box<str>>,
     /// Its kind, such as `Deployment`.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// The labels of the object.
     pub labels: BTreeMap<Box<str>, Box<str>>,
@@ -114,6 +108,8 @@ pub struct Workload {
     /// Metrics of HorizontalPodAutoscalers whose targets are relative to its requests. The watermarks of a
     /// WatermarkPodAutoscaler are amounts, so a new request does not change what they mean.
     pub utilization_targets: Vec<UtilizationTarget>,
+    /// The minimum and maximum of HorizontalPodAutoscalers that target it.
+    pub replica_ranges: Vec<ReplicaRange>,
     /// Whether autoscalers of its namespace could not be read, so that `utilization_targets` may be incomplete.
     pub autoscalers_unknown: bool,
     /// The name of the VerticalPodAutoscaler that targets it.
@@ -145,8 +141,20 @@ impl Workload {
 pub struct AutoscalerRef {
     /// `HorizontalPodAutoscaler` or `WatermarkPodAutoscaler`.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
+}
+
+/// How many replicas a HorizontalPodAutoscaler may set, and whether by other metrics than the utilization of requests.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReplicaRange {
+    /// The name of the autoscaler.
+    pub autoscaler: Box<str>,
+    /// The minimum, if known.
+    pub min: Option<u32>,
+    /// The maximum, if known.
+    pub max: Option<u32>,
+    /// Whether it has metrics that are not among [`Workload::utilization_targets`].
+    pub has_other_metrics: bool,
 }
 
 /// Owners of pods that are one workload: `--group-jobs-by` and `--group-by-owner`.
@@ -163,9 +171,7 @@ pub struct OwnerGroup {
 /// An owner of pods in a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMember {
-    /// Its kind.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
     /// When it was created, if known.
     pub created: Option<Time>,
@@ -184,7 +190,6 @@ pub struct UtilizationTarget {
     pub name: Box<str>,
     /// The index of the metric in `spec.metrics`.
     pub metric: usize,
-    /// The resource.
     pub resource: Resource,
     /// The container; `None` if the requests of all containers count.
     pub container: Option<Box<str>>,
@@ -195,7 +200,6 @@ pub struct UtilizationTarget {
 /// A container of a pod template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Container {
-    /// Its name.
     pub name: Box<str>,
     /// When it runs.
     pub role: ContainerRole,
@@ -217,9 +221,7 @@ pub struct Container {
 /// The requests and limits of a container in existing pods. If the pods differ, the largest amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunningAmounts {
-    /// The requests.
     pub requests: Amounts,
-    /// The limits.
     pub limits: Amounts,
 }
 
@@ -259,7 +261,6 @@ pub enum RuntimeHint {
         /// The maximum of the heap in percent of the limit, if it is relative.
         max_heap_percent: Option<u8>,
     },
-    /// Go.
     #[serde(rename_all = "camelCase")]
     Go {
         /// The variable that this is known by, such as `GOMEMLIMIT=2GiB`.

@@ -29,7 +29,6 @@ pub struct ContainerTargets {
     pub cpu: Result<Need, EvidenceGap>,
     /// Memory, or why it is unknown.
     pub memory: Result<Need, EvidenceGap>,
-    /// Remarks.
     pub remarks: Vec<String>,
     /// A limit of memory is not lowered below this; `None` if the policy decides alone.
     pub least_memory_limit: Option<i64>,
@@ -52,7 +51,6 @@ impl ContainerTargets {
     }
 }
 
-/// The sizes of nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeSizes {
     capacities: Vec<NodeCapacity>,

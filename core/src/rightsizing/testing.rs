@@ -23,7 +23,6 @@ pub const HOUR: i64 = 3600;
 /// Bytes of a mebibyte.
 pub const MI: i64 = 1 << 20;
 
-/// An explanation with samples of this time.
 pub fn explained(first: Time, last: Time, samples: u64) -> ResourceExplanation {
     let step = EstimateStep {
         percentile: 0.9,

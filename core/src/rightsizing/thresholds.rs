@@ -9,7 +9,6 @@ use crate::types::Quantity;
 /// The largest file that is read.
 const MAX_FILE_BYTES: usize = 64 << 10;
 
-/// The thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Thresholds {
@@ -35,7 +34,6 @@ pub struct Thresholds {
 pub struct UnsaidThresholds {
     /// Hours that the samples cover.
     pub covered_hours: f64,
-    /// Samples.
     pub samples: u64,
     /// Runs of a job with samples.
     pub runs: u32,
@@ -53,9 +51,7 @@ impl Default for UnsaidThresholds {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RiskThresholds {
-    /// CPU.
     pub cpu: CpuRiskThresholds,
-    /// Memory.
     pub memory: MemoryRiskThresholds,
 }
 
@@ -119,9 +115,7 @@ impl Default for MemoryRiskThresholds {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WasteThresholds {
-    /// High waste.
     pub high: WasteLevel,
-    /// Medium waste.
     pub medium: WasteLevel,
     /// Low waste: this share of the request is not needed, or the request is above the upper bound.
     pub low_share: f64,
@@ -249,7 +243,6 @@ fn mebibytes(amount: i64) -> Quantity {
 /// A file of thresholds that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdsError {
-    /// It is too large.
     #[error("the file has {0} bytes; at most {MAX_FILE_BYTES} are read")]
     TooLarge(usize),
     /// It is not YAML, or has another structure.
@@ -260,7 +253,6 @@ pub enum ThresholdsError {
     Value {
         /// The path of the field.
         field: &'static str,
-        /// Its value.
         value: String,
         /// What would be valid.
         expected: String,

@@ -3,9 +3,7 @@
 /// The result of querying an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alert {
-    /// The alert is firing.
     Firing,
-    /// The alert is not firing.
     NotFiring,
     /// The query failed.
     Unknown(String),

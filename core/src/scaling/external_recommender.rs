@@ -8,10 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{Scale, metric_source::MetricError};
 use crate::{api::scale_target::ScaleTarget, types::quantity::Quantity};
 
-/// The response of a recommender.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecommendResponse {
-    /// The recommended replicas.
     pub replicas: i32,
     /// The lower bound of the recommendation; 0 if missing.
     pub lower_bound: i32,
@@ -34,9 +32,7 @@ pub struct RecommendRequest<'a> {
     pub max_replicas: i32,
     /// The type of the target, such as `cpu`.
     pub target_type: &'a str,
-    /// The low watermark.
     pub low_watermark: Option<Quantity>,
-    /// The high watermark.
     pub high_watermark: Option<Quantity>,
     /// Additional settings.
     pub settings: &'a BTreeMap<String, String>,
@@ -178,7 +174,6 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
     }
 }
 
-/// Parses a response.
 pub fn parse_reply(text: &[u8]) -> Result<RecommendResponse, MetricError> {
     let unreadable =
         |why: serde_json::Error| MetricError::Failed(format!("error unmarshaling response: {why}"));

@@ -5,7 +5,6 @@ use std::time::Duration;
 /// Replicas to scale to while metrics are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// The fallback replicas.
     pub replicas: i32,
     /// How long metrics have to be unavailable first.
     pub after: Duration,

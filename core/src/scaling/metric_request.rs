@@ -19,23 +19,18 @@ pub enum MetricRequest {
     ContainerResource {
         /// Name of the resource, such as `cpu`.
         resource: String,
-        /// Name of the container.
         container: String,
         /// Selects the pods; `None` selects none.
         selector: Option<LabelSelector>,
     },
     /// The sum of the series of an external metric.
     External {
-        /// Name of the metric.
         metric: String,
         /// Selects the series; `None` selects none.
         selector: Option<LabelSelector>,
     },
     /// The sum of the result of a Prometheus query.
-    PromQl {
-        /// The query.
-        query: String,
-    },
+    PromQl { query: String },
     /// A recommendation.
     Recommender {
         /// URL of the recommender.

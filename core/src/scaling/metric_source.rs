@@ -10,7 +10,6 @@ use super::{
 /// A value in thousandths of the metric's unit.
 pub type Milli = i64;
 
-/// The type of a metric source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum MetricSourceType {
@@ -77,7 +76,6 @@ impl MetricError {
 pub enum MetricValue {
     /// The sum of all series.
     Sum {
-        /// The sum.
         sum: Milli,
         /// When it was sampled, if the source reports it.
         at: Option<Time>,

@@ -7,12 +7,10 @@ use crate::types::Time;
 use super::{Scale, metric_source::Milli};
 use crate::types::compat::{Fix, Fixes};
 
-/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// The pod is not scheduled, or its containers have not started.
     Pending,
-    /// The pod is running.
     #[default]
     Running,
     /// All containers terminated with exit code 0.
@@ -26,11 +24,9 @@ pub enum Phase {
 /// The fields of a pod that readiness depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// The pod name.
     pub name: Arc<str>,
     /// Whether the workload owns the pod. A pod may match the selector without being owned.
     pub owned_by_target: bool,
-    /// The pod phase.
     pub phase: Phase,
     /// The status of the `Ready` condition and its last transition time.
     pub ready: Option<(bool, Time)>,
@@ -50,11 +46,7 @@ pub enum PodsNotReady {
     NoPods,
     /// No pod is ready.
     #[error("among the {among} pods, none is ready. Skipping recommendation")]
-    NoneReady {
-        /// Number of pods.
-        among: usize,
-    },
-    /// Too few pods are ready.
+    NoneReady { among: usize },
     #[error("{percent} % of the pods are unready, will not autoscale {object}")]
     TooFewReady {
         /// Percentage of ready pods, although upstream's message says unready.
@@ -87,9 +79,7 @@ pub struct ReadinessPolicy<'a> {
 /// Namespace and name of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespacedName<'a> {
-    /// The namespace.
     pub namespace: &'a str,
-    /// The name.
     pub name: &'a str,
 }
 
@@ -102,7 +92,6 @@ impl fmt::Display for NamespacedName<'_> {
 /// Usage of a resource by pod name.
 pub type Usage = BTreeMap<Arc<str>, Milli>;
 
-/// Pods grouped by readiness.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodGroups {
     /// Number of ready pods with usage.

@@ -67,7 +67,6 @@ impl UsageResource {
         }
     }
 
-    /// The resource of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Cpu, Self::Memory].into_iter().find(|resource| resource.name() == name)
     }

@@ -83,7 +83,6 @@ pub struct MetricBounds {
 pub struct UnknownMetric {
     /// In one word.
     pub reason: &'static str,
-    /// As a message.
     pub message: String,
 }
 

@@ -23,8 +23,6 @@ pub enum ScaleOutcome {
 pub struct Event {
     /// Whether the type is `Warning` rather than `Normal`.
     pub is_warning: bool,
-    /// The event reason.
     pub reason: &'static str,
-    /// The event message.
     pub message: String,
 }

@@ -27,7 +27,5 @@ mod tests;
 
 /// The period of the HPA, the length of a step.
 pub const PERIOD: std::time::Duration = std::time::Duration::from_secs(15);
-/// Steps per minute.
 pub const STEPS_PER_MINUTE: u64 = 4;
-/// Steps per day.
 pub const STEPS_PER_DAY: u64 = 24 * 60 * STEPS_PER_MINUTE;

@@ -2,14 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::types::Time;
+use crate::types::{ObjectKey, Time};
 
 use super::{
     noise::Noise,
     pod::{MinuteContext, Pod, PodState},
     rollout::{self, Rollout},
     step::MinuteSink,
-    workload::{ContainerType, ResourceAmounts, ResourceRecommendation, Workload, WorkloadKind},
+    workload::{
+        ContainerResources, ContainerType, ResourceAmounts, ResourceRecommendation, Workload,
+        WorkloadKind,
+    },
 };
 
 /// The length of a simulation step.
@@ -111,7 +114,6 @@ impl Cluster {
         self.start.later(Duration::from_mins(self.minute))
     }
 
-    /// The workloads.
     pub fn workloads(&self) -> impl Iterator<Item = &Workload> {
         self.workloads.iter().map(|running| &running.spec)
     }
@@ -152,6 +154,46 @@ impl Cluster {
         }
     }
 
+    /// The pods of a workload, in order of replicas, and when each was created.
+    pub fn pods(&self, workload: &ObjectKey) -> impl Iterator<Item = (Time, &Pod)> {
+        let start = self.start;
+        let running = self.workloads.iter().filter(|running| running.is(workload));
+        let pods = running.flat_map(|running| &running.pods);
+        pods.map(move |pod| (start.later(Duration::from_mins(pod.created)), pod))
+    }
+
+    /// Evicts a pod, whose successor with these resources starts in the next minute. Returns the name of the successor.
+    pub fn replace_pod(
+        &mut self,
+        workload: &ObjectKey,
+        index: usize,
+        resources: &[ContainerResources],
+    ) -> Option<Arc<str>> {
+        let minute = self.minute;
+        let running = self.workloads.iter_mut().find(|running| running.is(workload))?;
+        running.pods.get(index)?;
+        let noise = running.noise.for_number(index as u64);
+        let mut successor = running.make_pod(minute, noise, UpdatePolicy::Off, None);
+        successor.resize(|container, own| resources.get(container).copied().unwrap_or(own));
+        let name = successor.name.clone();
+        running.pods[index] = successor;
+        running.replaced_pods += 1;
+        Some(name)
+    }
+
+    /// Resizes the containers of a pod in place, from the next minute on.
+    pub fn resize_pod(
+        &mut self,
+        workload: &ObjectKey,
+        index: usize,
+        size: impl Fn(usize, ContainerResources) -> ContainerResources,
+    ) {
+        let running = self.workloads.iter_mut().find(|running| running.is(workload));
+        if let Some(pod) = running.and_then(|running| running.pods.get_mut(index)) {
+            pod.resize(size);
+        }
+    }
+
     /// Simulates one minute.
     pub fn step(&mut self, sink: &mut dyn MinuteSink) {
         let minute = self.minute;
@@ -168,6 +210,10 @@ impl Cluster {
 }
 
 impl RunningWorkload {
+    fn is(&self, workload: &ObjectKey) -> bool {
+        self.spec.name == workload.name && self.spec.namespace == workload.namespace
+    }
+
     /// Creates the missing pods.
     fn start_pods(&mut self, minute: u64, updates: UpdatePolicy) {
         match self.spec.workload_kind {

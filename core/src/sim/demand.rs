@@ -29,21 +29,17 @@ pub struct DemandContext {
     pub noise: Noise,
 }
 
-/// CPU demand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CpuDemand {
     /// Constant around one level.
     Steady {
-        /// The level.
         level: MilliCpu,
         /// Largest deviation as a fraction of the level.
         spread: f64,
     },
     /// Follows daily traffic: a peak in the early afternoon, quiet nights and weekends.
     Diurnal {
-        /// Demand at night.
         night: MilliCpu,
-        /// Demand at the peak.
         peak: MilliCpu,
         /// The fraction of the difference between the two that remains on weekends.
         weekend: f64,
@@ -61,23 +57,16 @@ pub enum CpuDemand {
     Recorded(Arc<Series>),
 }
 
-/// Memory demand.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MemoryDemand {
     /// Constant around one level.
     Steady {
-        /// The level.
         level: Bytes,
         /// Largest deviation as a fraction of the level.
         spread: f64,
     },
     /// Follows daily traffic.
-    Diurnal {
-        /// Demand at night.
-        night: Bytes,
-        /// Demand at the peak.
-        peak: Bytes,
-    },
+    Diurnal { night: Bytes, peak: Bytes },
     /// A garbage-collected heap that grows to its maximum and never shrinks.
     Heap {
         /// Heap at the start.
@@ -98,9 +87,7 @@ pub enum MemoryDemand {
     },
     /// Grows with the work done.
     Batch {
-        /// Demand at the start.
         start: Bytes,
-        /// Demand at the end.
         end: Bytes,
         /// How much runs differ, as a fraction of `end`.
         spread: f64,
@@ -110,7 +97,6 @@ pub enum MemoryDemand {
 }
 
 impl CpuDemand {
-    /// Returns the demand at a moment.
     pub fn at(&self, moment: &DemandContext) -> MilliCpu {
         match self {
             Self::Steady { level, spread } => {
@@ -132,7 +118,6 @@ impl CpuDemand {
 }
 
 impl MemoryDemand {
-    /// Returns the demand at a moment.
     pub fn at(&self, moment: &DemandContext) -> Bytes {
         let bytes = match self {
             Self::Steady { level, spread } => noisy_level(level.0, *spread, moment, "memory"),

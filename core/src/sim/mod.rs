@@ -6,7 +6,7 @@
 //!      ▼
 //!   cluster ── pods: throttled, OOM killed, restarted ──▶ ContainerMinute ──▶ any MinuteSink
 //!      ▲                                                        │
-//!      └── rollout ◀── recommendations ◀── the real recommender ◀─┘
+//!      └── rollout, or the real updater ◀── the real recommender ◀┘
 //! ```
 //!
 //! Pure: no clock, no client, no async; the same seed gives the same steps on every machine. The simplifications
@@ -23,6 +23,7 @@ pub mod rollout;
 pub mod series;
 mod series_line;
 pub mod step;
+pub mod updater;
 pub mod workload;
 
 pub use cluster::{Cluster, InvalidWorkload, MINUTE, UpdatePolicy};
@@ -30,6 +31,7 @@ pub use demand::{CpuDemand, MIB, MemoryDemand};
 pub use recommender::{Recommender, WorkloadRecommendation};
 pub use series::{Series, SeriesError};
 pub use step::{ContainerMinute, MinuteSink};
+pub use updater::{PassChanges, Updater};
 pub use workload::{
     ContainerResources, ContainerSpec, ContainerType, OptionalAmounts, ResourceAmounts,
     ResourceLimits, ResourceRecommendation, Workload, WorkloadKind,

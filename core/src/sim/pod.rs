@@ -22,10 +22,8 @@ const BACK_OFF_RESET_MINUTES: u64 = 10;
 /// The number of restarts after which a job's pod fails (the default `backoffLimit`).
 const BACK_OFF_LIMIT: u32 = 6;
 
-/// One pod.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Name of the pod.
     pub name: Arc<str>,
     /// The minute of its creation.
     pub created: u64,
@@ -87,6 +85,13 @@ impl Pod {
         self.containers.iter().map(|container| container.resources)
     }
 
+    /// Resizes its containers in place: from their index in the template and what they have to what they get.
+    pub fn resize(&mut self, size: impl Fn(usize, ContainerResources) -> ContainerResources) {
+        for (index, container) in self.containers.iter_mut().enumerate() {
+            container.resources = size(index, container.resources);
+        }
+    }
+
     /// The number of OOM kills of each container, in the order of the template.
     pub fn restarts(&self) -> impl Iterator<Item = u32> {
         self.containers.iter().map(|container| container.restarts)
@@ -136,15 +141,12 @@ impl Pod {
     }
 }
 
-/// The context of a pod's minute.
 pub struct MinuteContext<'a> {
     /// The minute, counted from the start of the cluster.
     pub minute: u64,
-    /// The end of the minute.
     pub end: crate::types::Time,
     /// Namespace of the workload.
     pub namespace: &'a Arc<str>,
-    /// Name of the workload.
     pub workload: &'a Arc<str>,
     /// The pod template.
     pub specs: &'a [ContainerSpec],

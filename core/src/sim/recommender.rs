@@ -13,9 +13,10 @@ use super::{
     workload::{OptionalAmounts, ResourceRecommendation},
 };
 use crate::{
+    api::vpa,
     recommender::{
         ContainerHistory, ContainerRecommendation, History, OomKill, ResourceAmounts, Settings,
-        VpaSettings, plan::KnownRequests, recommend,
+        VpaSettings, plan::KnownRequests, published_status::to_object, recommend,
     },
     types::quantity::Quantity,
 };
@@ -40,7 +41,6 @@ struct SimulatedVpa {
 pub struct WorkloadRecommendation {
     /// The workload: the name of its VPA.
     pub workload: ObjectKey,
-    /// The recommendation of one container.
     pub recommendation: ContainerRecommendation,
 }
 
@@ -143,6 +143,13 @@ impl Recommender {
                 })
             })
             .collect()
+    }
+
+    /// The recommendation of a workload as in the status of its VPA.
+    pub fn object(&self, workload: &ObjectKey, now: Time) -> Option<vpa::Recommendation> {
+        let vpa = self.vpas.iter().find(|vpa| vpa.key == *workload)?;
+        let found = recommend(&vpa.vpa_settings, &vpa.history, &self.settings, now);
+        (!found.containers.is_empty()).then(|| to_object(&found))
     }
 
     /// Returns the histories as records to save.

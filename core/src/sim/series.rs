@@ -41,7 +41,6 @@ pub enum SeriesError {
         path: PathBuf,
         /// The line number, from 1.
         line: u64,
-        /// The error.
         fault: LineError,
     },
     /// The file has fewer than two values.

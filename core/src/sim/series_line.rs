@@ -14,7 +14,6 @@ const MAX_VALUE: f64 = 1e15;
 pub struct Point {
     /// Time of the value.
     pub at: Time,
-    /// The value.
     pub value: f64,
 }
 
@@ -29,7 +28,6 @@ pub enum LineError {
         "{0:?} is not a time: write Unix seconds, 2026-01-05T00:00:00Z or 2026-01-05 00:00:00 (UTC)"
     )]
     Time(String),
-    /// The time is in milliseconds.
     #[error(
         "{0} is in the far future: Unix times are read as seconds, divide milliseconds by 1000"
     )]
@@ -37,7 +35,6 @@ pub enum LineError {
     /// The time is outside of the valid range.
     #[error("{0:?} is not between 1970 and 2100: check the column of times")]
     TimeOutOfRange(String),
-    /// The value is too large.
     #[error("{0:?} is too large, more than 1e15: check the unit")]
     ValueTooLarge(String),
     /// The value is not a non-negative number.
@@ -46,12 +43,10 @@ pub enum LineError {
     /// The time is not later than that of the previous line.
     #[error("{this} is not later than {before} on the line before: sort by time, each time once")]
     OutOfOrder {
-        /// Time on this line.
         this: Time,
         /// Time on the previous line.
         before: Time,
     },
-    /// The line is too long.
     #[error("this line is longer than {MAX_LINE_BYTES} bytes: is this a CSV file of time,value?")]
     TooLong,
     /// The line is not UTF-8.

@@ -15,11 +15,8 @@ pub struct ContainerMinute {
     pub at: Time,
     /// Namespace of the workload.
     pub namespace: Arc<str>,
-    /// Name of the workload.
     pub workload: Arc<str>,
-    /// Name of the pod.
     pub pod: Arc<str>,
-    /// Name of the container.
     pub container: Arc<str>,
     /// What it would have used without limits.
     pub demand: ResourceAmounts,

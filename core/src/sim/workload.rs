@@ -10,10 +10,8 @@ use crate::types::units::{Bytes, MilliCpu};
 /// CPU and memory amounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceAmounts {
-    /// CPU.
     #[serde(rename = "cpuMillicores")]
     pub cpu: MilliCpu,
-    /// Memory.
     #[serde(rename = "memoryBytes")]
     pub memory: Bytes,
 }
@@ -32,9 +30,7 @@ pub struct ResourceLimits {
 /// Requests and limits of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerResources {
-    /// Its requests.
     pub request: ResourceAmounts,
-    /// Its limits.
     #[serde(default)]
     pub limit: ResourceLimits,
 }
@@ -75,10 +71,8 @@ fn proportion(limit: i64, from: i64, to: i64) -> i64 {
 /// CPU and memory amounts, each optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionalAmounts {
-    /// CPU.
     #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
     pub cpu: Option<MilliCpu>,
-    /// Memory.
     #[serde(default, rename = "memoryBytes", skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
 }
@@ -111,7 +105,6 @@ pub struct ResourceRecommendation {
     pub upper: OptionalAmounts,
 }
 
-/// The type of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerType {
     /// A regular container.
@@ -124,15 +117,11 @@ pub enum ContainerType {
 /// A container in the pod template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerSpec {
-    /// Name of the container.
     pub name: Arc<str>,
-    /// Type of the container.
     pub container_type: ContainerType,
     /// Requests and limits in the template.
     pub resources: ContainerResources,
-    /// CPU demand.
     pub cpu: CpuDemand,
-    /// Memory demand.
     pub memory: MemoryDemand,
 }
 
@@ -140,10 +129,7 @@ pub struct ContainerSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
     /// A constant number of replicas.
-    Deployment {
-        /// Number of replicas.
-        replicas: u32,
-    },
+    Deployment { replicas: u32 },
     /// One pod with a new name per run; it ends when its main containers have done their work. A run that is due
     /// while the previous one is still running is skipped (`concurrencyPolicy: Forbid`).
     CronJob {
@@ -156,12 +142,9 @@ pub enum WorkloadKind {
     },
 }
 
-/// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// Namespace of the workload.
     pub namespace: Arc<str>,
-    /// Name of the workload.
     pub name: Arc<str>,
     /// The lifecycle of its pods.
     pub workload_kind: WorkloadKind,

@@ -23,7 +23,6 @@ use crate::{
 pub struct Violation {
     /// The container; `None` for the totals of the pod.
     pub container: Option<Arc<str>>,
-    /// The resource.
     pub resource: ResourceName,
     /// The request or the limit.
     pub field: ResourceField,

@@ -62,7 +62,6 @@ impl OriginalResources {
     }
 }
 
-/// Returns the annotation key of a boosted container.
 pub fn annotation_key(container: &str) -> String {
     format!("{}{container}", pod_annotations::BOOST)
 }

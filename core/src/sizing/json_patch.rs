@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::{pod::Resources, sized_container::SizedContainer};
 
-/// One operation of a JSON patch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
     /// The kind of operation.
@@ -47,12 +46,10 @@ impl Operation {
     }
 }
 
-/// Sets an annotation.
 pub fn set_annotation(key: &str, value: impl Into<Value>) -> Operation {
     Operation::add(annotation_path(key), value)
 }
 
-/// Returns the path of an annotation.
 pub fn annotation_path(key: &str) -> String {
     ["/metadata/annotations/", &escape_segment(key)].concat()
 }

@@ -18,7 +18,6 @@ pub struct LimitRangeItem {
     pub max: Option<ResourceList>,
     /// Lower bound of requests and limits.
     pub min: Option<ResourceList>,
-    /// Default limits.
     pub default: Option<ResourceList>,
     /// Upper bound of the ratio of limit to request.
     pub max_limit_request_ratio: Option<ResourceList>,
@@ -27,7 +26,6 @@ pub struct LimitRangeItem {
 /// What an item of a LimitRange applies to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum LimitType {
-    /// Each container.
     Container,
     /// All containers of a pod together.
     Pod,
@@ -50,7 +48,6 @@ pub struct MergedLimitRange {
     pub max_limit_request_ratio: ResourceList,
 }
 
-/// The merged LimitRanges of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceLimitRanges {
     /// Items of type `Container`.
@@ -121,7 +118,6 @@ fn larger(known: Quantity, other: Quantity) -> Quantity {
 }
 
 impl NamespaceLimitRanges {
-    /// Merges the items of all LimitRanges of a namespace.
     pub fn merge(items: &[LimitRangeItem]) -> Self {
         Self {
             container: MergedLimitRange::merge(LimitType::Container, items),

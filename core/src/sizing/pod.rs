@@ -54,25 +54,20 @@ pub struct AdmissionPod {
     pub pod: Pod,
 }
 
-/// The controller of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Controller {
     /// API group and version, such as `apps/v1`.
     pub api_version: Box<str>,
     /// The kind, such as `ReplicaSet`.
     pub kind: Box<str>,
-    /// Name of the controller.
     pub name: Box<str>,
 }
 
-/// A container of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Container {
-    /// Name of the container.
     pub name: Arc<str>,
     /// Whether it is a main, sidecar or init container.
     pub container_type: ContainerType,
-    /// Resources in the pod's spec.
     pub spec: Resources,
     /// Resources in the pod's status, if reported.
     pub status: Option<Resources>,
@@ -80,7 +75,6 @@ pub struct Container {
     pub resize_restarts: ResizeRestarts,
 }
 
-/// The type of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ContainerType {
     /// In `spec.containers`.
@@ -105,9 +99,7 @@ pub struct ResizeRestarts {
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
-    /// `resources.requests`.
     pub requests: Option<ResourceList>,
-    /// `resources.limits`.
     pub limits: Option<ResourceList>,
 }
 
@@ -184,7 +176,6 @@ impl Pod {
         })
     }
 
-    /// The container at a place.
     pub fn container(&self, place: ContainerRef) -> Option<&Container> {
         match place {
             ContainerRef::Main(index) => self.containers.get(index),

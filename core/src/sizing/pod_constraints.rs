@@ -22,9 +22,7 @@ use crate::{
 pub struct CappedContainer<'a> {
     /// Position of the container in the pod.
     pub container: ContainerRef,
-    /// The bounds of the container.
     pub bounds: ResourceBounds<'a>,
-    /// The capped recommendation.
     pub recommendation: ContainerRecommendation,
     /// The adjustments of the target, in order.
     pub reasons: Vec<SizingReason>,
@@ -108,7 +106,6 @@ impl ContainerShare<'_> {
 struct PodSums {
     requests: i128,
     limits: i128,
-    /// Number of containers with a limit.
     limited_containers: usize,
 }
 

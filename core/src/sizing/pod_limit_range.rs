@@ -21,7 +21,6 @@ use crate::{
 pub enum RecommendationField {
     /// `upperBound`.
     Upper,
-    /// `target`.
     Target,
     /// `lowerBound`.
     Lower,
@@ -31,7 +30,6 @@ impl RecommendationField {
     /// In the order in which upstream caps them.
     pub const ALL: [Self; 3] = [Self::Upper, Self::Target, Self::Lower];
 
-    /// Returns the amounts of the field.
     pub fn amounts(self, recommendation: &ContainerRecommendation) -> &ResourceList {
         match self {
             Self::Upper => &recommendation.upper_bound,

@@ -8,9 +8,7 @@ use crate::{
 /// How a fraction of a unit is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleRounding {
-    /// Rounds down.
     Down,
-    /// Rounds up.
     Up,
     /// Upstream's rounding: down, and one byte less if nothing is left of an amount of memory.
     DownAtMostLess,

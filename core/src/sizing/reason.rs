@@ -14,7 +14,6 @@ use crate::{api::ResourceName, types::quantity::Quantity};
 pub enum SizingReason {
     /// A rule changed an amount.
     Capped {
-        /// The resource.
         resource: ResourceName,
         /// The request or the limit.
         field: ResourceField,
@@ -27,23 +26,18 @@ pub enum SizingReason {
     },
     /// The request is not changed, because an autoscaler of replicas follows it.
     HeldForHpa {
-        /// The resource.
         resource: ResourceName,
         /// Name of the HorizontalPodAutoscaler.
         hpa: Box<str>,
     },
     /// No limit is written.
     NoLimit {
-        /// The resource.
         resource: ResourceName,
         /// The input that is unset or 0.
         without: MissingInput,
     },
     /// The proportional limit overflows, so it saturates and loses its ratio to the request.
-    RatioLost {
-        /// The resource.
-        resource: ResourceName,
-    },
+    RatioLost { resource: ResourceName },
 }
 
 /// Whether an amount is a request or a limit.
@@ -63,7 +57,6 @@ pub enum ResourceField {
 pub enum MissingInput {
     /// The current limit of the container.
     OriginalLimit,
-    /// The recommended request.
     RecommendedRequest,
 }
 
@@ -171,7 +164,6 @@ pub enum SizingError {
     /// The startup boost of a container is incomplete or out of range.
     #[error("the startup boost of container {container} {problem}: fix it in the VPA")]
     InvalidBoost {
-        /// The container.
         container: Arc<str>,
         /// What is wrong with it, as a predicate.
         problem: &'static str,

@@ -19,7 +19,6 @@ use crate::{
 /// The bounds of the amounts of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct ResourceBounds<'a> {
-    /// The current resources.
     pub current: CurrentResources<'a>,
     /// The LimitRange for containers of the namespace.
     pub limit_range: Option<&'a MergedLimitRange>,
@@ -27,7 +26,6 @@ pub struct ResourceBounds<'a> {
     pub policy: Option<&'a ContainerPolicy>,
     /// How its limits are set.
     pub limit_policy: LimitPolicy,
-    /// The rules of sizing.
     pub rules: SizingRules,
 }
 

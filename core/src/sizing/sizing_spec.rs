@@ -18,7 +18,6 @@ use crate::{
 /// How a VPA sizes its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct SizingSpec<'a> {
-    /// Name of the VPA.
     pub vpa: &'a str,
     /// `spec` of the VPA.
     pub spec: &'a VerticalPodAutoscalerSpec,
@@ -146,7 +145,6 @@ impl<'a> SizingSpec<'a> {
         self.spec.container_policy(container)
     }
 
-    /// Returns the limit policy of a container.
     pub fn limit_policy_for(&self, container: &str) -> LimitPolicy {
         self.limit_policy_by(self.container_policy(container))
     }

@@ -14,7 +14,6 @@ use crate::{
     types::compat::Compat,
 };
 
-/// Sizing options of a VPA.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct VpaOptions {
     /// The limit policy, if set. It overrides the flag.

@@ -7,14 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
-    /// Namespace of the object.
     pub namespace: Arc<str>,
-    /// Name of the object.
     pub name: Arc<str>,
 }
 
 impl ObjectKey {
-    /// Creates a key.
     pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
@@ -31,12 +28,10 @@ impl fmt::Display for ObjectKey {
 pub struct ContainerKey {
     /// The VPA that the history was collected for.
     pub vpa: ObjectKey,
-    /// Name of the container.
     pub container: Arc<str>,
 }
 
 impl ContainerKey {
-    /// Creates a key.
     pub fn new(vpa: ObjectKey, container: impl Into<Arc<str>>) -> Self {
         Self { vpa, container: container.into() }
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{skip_reason::SkipReason, update_reason::UpdateReason};
 use crate::sizing::SizedContainer;
 
-/// An action of the updater.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Evicts the pod, with its uid as a precondition.
@@ -26,7 +25,6 @@ pub enum Action {
     },
     /// Removes the startup boost of containers.
     RemoveBoost {
-        /// Names of the containers.
         containers: Vec<Arc<str>>,
         /// The new resources.
         sized_containers: Vec<SizedContainer>,
@@ -55,13 +53,11 @@ impl Action {
 pub struct UpdateStep {
     /// Index of the pod in the pass.
     pub pod: usize,
-    /// The action.
     pub action: Action,
     /// Whether the workload state or the disruption budget must be persisted first.
     pub needs_persisting: bool,
 }
 
-/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
     /// The step succeeded.

@@ -57,9 +57,7 @@ pub fn prune(first_seen: &mut ResizesFirstSeen, is_there: impl Fn(&str) -> bool,
 /// A pod that could be resized.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizeCandidate<'a> {
-    /// The pod.
     pub pod: &'a sizing::Pod,
-    /// Status of the pod.
     pub status: &'a PodStatus,
     /// Progress of its last resize.
     pub phase: ResizePhase,
@@ -78,7 +76,6 @@ pub struct InPlaceContext<'a> {
     pub targets: Option<&'a [RecommendedTarget]>,
     /// Replica groups of its pods.
     pub groups: &'a ReplicaGroups,
-    /// Settings of the updater.
     pub settings: &'a Settings,
     /// The current time.
     pub now: Time,

@@ -43,7 +43,6 @@ pub struct PodSizing<'a> {
     pub limit_ranges: Option<&'a NamespaceLimitRanges>,
     /// ResourceQuotas of the namespace, as far as they could be read.
     pub quotas: &'a [Quota],
-    /// The rules of sizing.
     pub rules: SizingRules,
 }
 

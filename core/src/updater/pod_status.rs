@@ -13,7 +13,6 @@ pub struct PodOwner {
     pub name: Arc<str>,
 }
 
-/// The phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// A container has not started yet.
@@ -37,12 +36,9 @@ pub enum Readiness {
     Unknown,
 }
 
-/// A resize condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResizeCondition {
-    /// `reason` of the condition.
     pub reason: Box<str>,
-    /// `message` of the condition.
     pub message: Box<str>,
     /// `lastTransitionTime` of the condition.
     pub since: Option<Time>,
@@ -61,10 +57,8 @@ pub struct Termination {
     pub finished: Time,
 }
 
-/// The status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerStatus {
-    /// Name of the container.
     pub name: Arc<str>,
     /// `restartCount`.
     pub restarts: u32,
@@ -74,16 +68,13 @@ pub struct ContainerStatus {
     pub last_termination: Option<Termination>,
 }
 
-/// The status of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodStatus {
     /// The owner reference with `controller: true`, if any.
     pub owner: Option<PodOwner>,
-    /// Phase of the pod.
     pub phase: Phase,
     /// `creationTimestamp`.
     pub created: Time,
-    /// `status.startTime`.
     pub started: Option<Time>,
     /// The `Ready` condition.
     pub readiness: Readiness,
@@ -93,7 +84,6 @@ pub struct PodStatus {
     pub resize_pending: Option<ResizeCondition>,
     /// `PodResizeInProgress`, while it is True.
     pub resize_in_progress: Option<ResizeCondition>,
-    /// Status of its containers.
     pub containers: Vec<ContainerStatus>,
 }
 
@@ -108,7 +98,6 @@ impl PodStatus {
         self.resize_pending.is_some() || self.resize_in_progress.is_some()
     }
 
-    /// Returns the status of a container.
     pub fn container(&self, name: &str) -> Option<&ContainerStatus> {
         self.containers.iter().find(|container| *container.name == *name)
     }

@@ -26,7 +26,6 @@ pub enum DesiredReplicas {
 /// A pod in a replica group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupMember<'a> {
-    /// Status of the pod.
     pub status: &'a PodStatus,
     /// Whether it has a startup boost annotation.
     pub boosted: bool,

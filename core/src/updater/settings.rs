@@ -39,7 +39,6 @@ pub struct Settings {
     pub startup_boost: bool,
     /// Feature gate `PerVPAConfig`.
     pub per_vpa_config: bool,
-    /// Settings of the guards.
     pub guards: GuardSettings,
 }
 

@@ -54,7 +54,6 @@ pub enum SkipReason {
         /// The relative difference.
         difference: f64,
     },
-    /// Its requests are within the bounds of a plan.
     #[error(
         "its requests are within the bounds of the plan: a change would save less than its price"
     )]
@@ -116,7 +115,6 @@ pub enum SkipReason {
     /// A resize is deferred until the node has capacity.
     #[error("a resize is deferred until the node has capacity")]
     ResizeDeferred,
-    /// A resize is in progress.
     #[error("a resize is in progress")]
     ResizeInProgress,
     /// A resize failed on the node. The kubelet retries.

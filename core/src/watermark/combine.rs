@@ -18,7 +18,6 @@ use crate::{
 /// A metric with the result of fetching it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricInput {
-    /// The metric source type.
     pub kind: MetricSourceType,
     /// The metric name, as used in labels.
     pub label: String,
@@ -34,16 +33,13 @@ pub struct MetricInput {
     pub value: Result<MetricValue, MetricError>,
 }
 
-/// The evaluation of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricEvaluation {
-    /// The metric source type.
     pub kind: MetricSourceType,
     /// The metric name, as used in labels.
     pub label: String,
     /// The metric name with its selector.
     pub name: String,
-    /// The watermarks.
     pub band: Option<Band>,
     /// The proposal, or why there is none.
     pub result: Result<ReplicaProposal, MetricError>,
@@ -51,7 +47,6 @@ pub struct MetricEvaluation {
     pub is_chosen: bool,
 }
 
-/// The proposal of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplicaProposal {
     /// The replicas computed from the value.
@@ -104,7 +99,6 @@ pub enum ProposalError {
         place: usize,
         /// Upstream's event reason.
         reason: &'static str,
-        /// The error of the metric.
         why: MetricError,
         /// Upstream's prefix of the message, which names the metric.
         whose: String,

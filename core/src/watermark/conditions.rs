@@ -15,7 +15,6 @@ use crate::{
     scaling::Position,
 };
 
-/// The condition types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConditionType {
     /// The scale of the target can be read and updated.
@@ -41,7 +40,6 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
-    /// All condition types.
     pub const ALL: [Self; 10] = [
         Self::AbleToScale,
         Self::ScalingActive,
@@ -55,7 +53,6 @@ impl ConditionType {
         Self::SpecDoubtful,
     ];
 
-    /// The `type` of the condition.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AbleToScale => "AbleToScale",
@@ -85,13 +82,11 @@ impl ConditionType {
 /// A condition to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate {
-    /// The condition type.
     pub condition_type: ConditionType,
     /// Whether the status is `True`.
     pub holds: bool,
     /// The reason, in CamelCase where upstream's is.
     pub reason: String,
-    /// The message.
     pub message: String,
 }
 

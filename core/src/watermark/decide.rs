@@ -60,7 +60,6 @@ pub struct ReplicaChange {
 pub struct Decision {
     /// The scale of the target.
     pub scale: Scale,
-    /// The evaluation of each metric.
     pub metrics: Vec<MetricEvaluation>,
     /// The combined proposal, or why there is none.
     pub proposal: Result<CombinedProposal, ProposalError>,
@@ -78,7 +77,6 @@ pub struct Decision {
     pub record: ScaleDecision,
 }
 
-/// All inputs of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionInput<'a> {
     /// The effective spec of the object.

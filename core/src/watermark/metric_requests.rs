@@ -31,7 +31,6 @@ pub struct MetricRequestBuilder<'a> {
 /// A metric of an object and its request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedMetric<'a> {
-    /// The metric source type.
     pub kind: MetricSourceType,
     /// Its block in the spec.
     pub block: MetricBlock<'a>,

@@ -13,7 +13,6 @@ use crate::{
     types::compat::{Fix, Fixes},
 };
 
-/// The watermark to converge to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConvergeTowards {
     /// Remove replicas until the metric is near the high watermark.
@@ -43,7 +42,6 @@ pub enum Convergence {
     Outside(Position),
     /// A step would go past the watermark.
     WouldOvershoot(ConvergeTowards),
-    /// A step is proposed.
     Step(ConvergeTowards),
 }
 

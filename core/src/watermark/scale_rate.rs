@@ -69,7 +69,6 @@ impl LimitHit {
 /// A proposal after limits were applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitedReplicas {
-    /// The limited replicas.
     pub replicas: i32,
     /// The limit that was hit.
     pub limit_hit: LimitHit,

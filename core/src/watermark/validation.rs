@@ -93,7 +93,6 @@ pub enum SpecError {
         /// The metric name with its selector.
         name: String,
     },
-    /// The type of a metric is unknown.
     #[error("incorrect metric.Type: '{0}'")]
     UnknownMetricType(String),
     /// There are too many metrics. None is used, because using only some would scale by an incomplete spec.
@@ -146,7 +145,6 @@ impl SpecError {
 /// The fields that all metric types have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricBlock<'a> {
-    /// The metric name.
     pub name: &'a str,
     /// Selects the series or pods.
     pub selector: Option<&'a LabelSelector>,

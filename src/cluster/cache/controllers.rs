@@ -42,7 +42,6 @@ pub enum WellKnown {
 
 /// A controller of one of these kinds, reduced to the fields that are read.
 pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
-    /// The kind of the controller.
     const KIND: WellKnown;
 
     /// Selects its pods.
@@ -63,9 +62,7 @@ pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
 pub struct Owner {
     /// Group and version, such as `apps/v1`.
     pub api_version: Box<str>,
-    /// The kind.
     pub kind: Box<str>,
-    /// The name.
     pub name: Box<str>,
 }
 
@@ -74,7 +71,6 @@ pub struct Owner {
 pub struct ControllerInfo {
     /// Selects its pods. `None` if the object's selector is invalid, which the API server rejects.
     pub selector: Option<Selector>,
-    /// The controller's own controller.
     pub owner: Option<Owner>,
     /// Desired replicas, if known; see [`Controller::replicas`].
     pub replicas: Option<u32>,
@@ -220,7 +216,6 @@ impl ControllerCache {
         self.kinds.read().iter().all(ObjectStore::is_synced)
     }
 
-    /// The number of cached controllers of that kind.
     pub fn count(&self, kind: WellKnown) -> usize {
         self.kinds.read()[kind as usize].len()
     }

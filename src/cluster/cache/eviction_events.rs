@@ -16,7 +16,6 @@ use plimsoll_core::recommender::eviction_notice::{self, OffendingContainer};
 pub struct NodePressureEviction {
     /// The pod's namespace.
     pub namespace: Box<str>,
-    /// The pod's name.
     pub pod: Box<str>,
     /// When the event was created.
     pub at: Time,

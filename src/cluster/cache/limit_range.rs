@@ -6,19 +6,15 @@ use serde::Deserialize;
 use crate::cluster::watch::partial_objects::lean_metadata;
 use plimsoll_core::sizing::LimitRangeItem;
 
-/// A LimitRange.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "LimitRange")]
 pub struct PartialLimitRange {
-    /// Object metadata.
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-    /// `spec`.
     #[serde(default)]
     pub spec: LimitRangeSpec,
 }
 
-/// The spec of a LimitRange.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LimitRangeSpec {

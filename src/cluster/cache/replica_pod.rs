@@ -26,7 +26,6 @@ pub trait CachedPod: HasLabels + Send + 'static {
 
     /// What to store of a pod.
     fn from_object(object: Self::Object, shared: &mut Self::Shared) -> Self;
-    /// The name of the pod.
     fn name(&self) -> Arc<str>;
     /// All owners of the pod, not only the controller.
     fn owners(&self) -> &[OwnerRef];

@@ -46,7 +46,6 @@ pub enum FetchReason {
 /// A fetched value.
 #[derive(Clone, Debug)]
 pub struct Cached<V> {
-    /// The value.
     pub value: V,
     /// How long it stays valid.
     pub lifetime: Duration,

@@ -36,7 +36,6 @@ pub struct UpdaterPod {
     pub labels: Labels,
     /// Its containers and their resources; without labels.
     pub sizing: sizing::Pod,
-    /// Its status.
     pub status: PodStatus,
 }
 

@@ -313,7 +313,6 @@ impl VpaIndex {
         index.and_then(|index| index.pods.keep(name));
     }
 
-    /// Removes a pod.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         let Some(index) = self.namespaces.get_mut(namespace) else { return };
         let Some((name, entry)) = index.pods.remove(name) else { return };
@@ -346,12 +345,10 @@ impl VpaIndex {
         })
     }
 
-    /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &RecommenderPod> {
         self.namespaces.values().flat_map(|index| index.pods.iter().map(|(_, entry)| &entry.pod))
     }
 
-    /// The number of pods.
     pub fn pod_count(&self) -> usize {
         self.pods
     }
@@ -380,7 +377,6 @@ impl VpaIndex {
         std::mem::take(&mut self.oom_kills)
     }
 
-    /// Adds an OOM kill.
     pub fn add_oom_kill(&mut self, kill: ObservedOomKill) {
         self.oom_kills.push(kill);
     }

@@ -22,18 +22,14 @@ pub struct ExternalMetrics {
     pub cpu: Option<String>,
     /// The metric of memory, in bytes. `None` skips memory.
     pub memory: Option<String>,
-    /// The metric label that contains the container name.
     pub container_label: String,
 }
 
-/// A pod to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodQuery {
-    /// Its namespace.
     pub namespace: Box<str>,
     /// The selector of the pod's workload, as text; empty to select all pods.
     pub selector: Box<str>,
-    /// Its name.
     pub pod: Box<str>,
 }
 

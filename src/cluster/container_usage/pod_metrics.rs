@@ -21,9 +21,7 @@ const MAX_EXAMPLES: usize = 8;
 /// The usage of the containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
-    /// The pod's namespace.
     pub namespace: Box<str>,
-    /// The pod's name.
     pub pod: Box<str>,
     /// The end of the measurement window.
     pub at: Time,
@@ -33,10 +31,8 @@ pub struct PodUsage {
     pub is_incomplete: bool,
 }
 
-/// The usage of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerUsage {
-    /// Its name.
     pub name: Box<str>,
     /// CPU, rounded up to a millicore; `None` if the response has none.
     pub cpu: Option<MilliCpu>,

@@ -14,7 +14,6 @@ use serde::Deserialize;
 use super::{ListReader, paged_list::ListedResource};
 use crate::cluster::cache::{limit_range::PartialLimitRange, resource_quota::PartialResourceQuota};
 
-/// The name of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct ObjectName {

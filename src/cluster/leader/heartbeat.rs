@@ -30,7 +30,6 @@ const MAX_SLUG_PART: usize = 60;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCESS_NOT_REVIEWED: &str = "access has not been reviewed yet";
 
-/// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatResult {
     /// The Lease was renewed.
@@ -82,7 +81,6 @@ impl Heartbeat {
         }
     }
 
-    /// Name of the Lease.
     pub fn lease_name(&self) -> &str {
         self.lease.name()
     }

@@ -21,7 +21,6 @@ const VERSION_LIFETIME: Duration = Duration::from_mins(1);
 /// The value of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomValue {
-    /// The name of the object.
     pub object: String,
     pub value: Quantity,
     /// The end of the measurement window.

@@ -13,7 +13,6 @@ use crate::cluster::list_stream::{Deadline, UsageError, read_items};
 /// The usage of one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodSample {
-    /// The name of the pod.
     pub pod: String,
     /// The end of the measurement window.
     pub at: Time,

@@ -48,7 +48,6 @@ const OTHER_COMPONENTS: [&str; 20] = [
 pub enum ServerKind {
     /// Prometheus itself.
     Prometheus,
-    /// Thanos Query.
     ThanosQuery,
     /// The query frontend of Thanos, which splits and caches queries.
     ThanosQueryFrontend,
@@ -56,7 +55,6 @@ pub enum ServerKind {
     VmSingle,
     /// The component of a VictoriaMetrics cluster that evaluates queries.
     VmSelect,
-    /// The query frontend of Mimir.
     MimirQueryFrontend,
 }
 
@@ -265,9 +263,7 @@ pub struct CandidateSelection {
     /// What operators run.
     operated: OperatedServers,
     best: Vec<Candidate>,
-    /// The number of Services.
     services: usize,
-    /// The number of candidates.
     candidates: usize,
 }
 
@@ -277,7 +273,6 @@ impl CandidateSelection {
         Self { operated, ..Self::default() }
     }
 
-    /// Adds a Service.
     pub fn add(&mut self, service: &Service) {
         self.services += 1;
         let Some(candidate) = candidate(service, &self.operated) else { return };
@@ -297,7 +292,6 @@ impl CandidateSelection {
         self.candidates - self.best.len()
     }
 
-    /// The number of Services.
     pub fn services(&self) -> usize {
         self.services
     }

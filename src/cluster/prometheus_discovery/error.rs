@@ -5,7 +5,6 @@ use plimsoll_storage::prometheus::transport::TransportError;
 use super::ranking::ProbedCandidate;
 use crate::cluster::service_proxy::address::generic_port_forward_hint;
 
-/// What discovery looks for.
 const LOOKED_FOR: &str =
     "the labels, names and ports of Prometheus, Thanos Query, VictoriaMetrics and Mimir";
 
@@ -37,10 +36,7 @@ pub enum DiscoveryError {
          --prometheus-service=NAMESPACE/NAME:PORT, or {}",
         generic_port_forward_hint()
     )]
-    NoCandidate {
-        /// The number of Services.
-        services: usize,
-    },
+    NoCandidate { services: usize },
     /// No candidate answered as a Prometheus.
     #[error("found no Prometheus: {}", summary(.candidates, *.omitted))]
     NoServer {
@@ -49,7 +45,7 @@ pub enum DiscoveryError {
         /// The number of candidates that were not asked.
         omitted: usize,
     },
-    /// Whoever may create a Service with the name of a Prometheus would receive the credentials.
+    /// A user who may create a Service with the name of a Prometheus would receive the credentials.
     #[error(
         "{what} would be sent to every Service that looks like a Prometheus: name the one with \
          --prometheus-service=NAMESPACE/NAME:PORT, or pass --prometheus-address=URL"

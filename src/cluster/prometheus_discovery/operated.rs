@@ -43,7 +43,6 @@ pub struct OperatedServer {
     name: Box<str>,
     /// Its Service, if it is not recognized by its owner.
     service: Option<Box<str>>,
-    /// What it is.
     pub kind: ServerKind,
     /// The name of the port for queries, if it is known.
     pub port_name: Option<Box<str>>,

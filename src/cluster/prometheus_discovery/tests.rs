@@ -28,7 +28,6 @@ enum Server {
     /// A Prometheus with this many containers now and seven days ago.
     Prometheus(u64, u64),
     Html,
-    /// A server with a login.
     Login,
     Silent,
     /// Build information, and no answer to queries.

@@ -14,7 +14,6 @@ use tokio::{
 };
 
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum ServeError {
     /// Binding the address failed.
     #[error("cannot listen on {address}: {source}; set another address with {flag}")]

@@ -55,7 +55,6 @@ const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 /// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebPeer {
-    /// Its address.
     pub address: IpAddr,
     /// Whether it presented a certificate that a trusted CA signed.
     pub has_certificate: bool,

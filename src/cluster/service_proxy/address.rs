@@ -67,12 +67,10 @@ impl ServiceAddress {
         None
     }
 
-    /// The namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The name of the Service.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use kube::core::ObjectMeta;
 use plimsoll_core::rightsizing::{
     owner_groups::group_of,
-    survey::{AutoscalerRef, Container, GroupMember, Survey, Unread, UtilizationTarget, Workload},
+    survey::{
+        AutoscalerRef, Container, GroupMember, ReplicaRange, Survey, Unread, UtilizationTarget,
+        Workload,
+    },
 };
 
 use super::{
@@ -51,6 +54,7 @@ pub(super) struct SurveyBuilder {
     /// Whether objects of a kind can be scaled. The owners of those that cannot are not followed.
     custom_kinds: HashMap<CustomKind, bool>,
     targets: Vec<(ControllerId, UtilizationTarget)>,
+    ranges: Vec<(ControllerId, ReplicaRange)>,
     autoscalers: Vec<(ControllerId, AutoscalerRef)>,
     vpas: BTreeMap<ControllerId, Box<str>>,
     defaults: DefaultResources,
@@ -181,6 +185,7 @@ impl SurveyBuilder {
         let id = ControllerId::of_reference(namespace, &hpa.spec.scale_target_ref);
         let targets = hpa.spec.utilization_targets(name).into_iter();
         self.targets.extend(targets.map(|target| (id.clone(), target)));
+        self.ranges.push((id.clone(), hpa.spec.replica_range(name)));
         let kind = "HorizontalPodAutoscaler".into();
         self.autoscalers.push((id, AutoscalerRef { kind, name: name.into() }));
     }
@@ -210,7 +215,6 @@ impl SurveyBuilder {
         }
     }
 
-    /// Adds a LimitRange.
     pub fn add_limit_range(&mut self, range: &SurveyedLimitRange) {
         self.defaults.add(range);
     }
@@ -341,6 +345,10 @@ impl SurveyBuilder {
         for (id, target) in &self.targets {
             targets.entry(self.top_of(id)).or_default().push(target.clone());
         }
+        let mut ranges: BTreeMap<ControllerId, Vec<ReplicaRange>> = BTreeMap::new();
+        for (id, range) in &self.ranges {
+            ranges.entry(self.top_of(id)).or_default().push(range.clone());
+        }
         let vpas: BTreeMap<_, _> =
             self.vpas.iter().map(|(id, name)| (self.top_of(id), name.clone())).collect();
         let mut autoscalers: BTreeMap<ControllerId, Vec<AutoscalerRef>> = BTreeMap::new();
@@ -360,6 +368,8 @@ impl SurveyBuilder {
             workload
                 .utilization_targets
                 .sort_by(|a, b| (&a.name, a.metric).cmp(&(&b.name, b.metric)));
+            workload.replica_ranges = ranges.remove(&id).unwrap_or_default();
+            workload.replica_ranges.sort_unstable();
             workload.scaled_by = autoscalers.remove(&id).unwrap_or_default();
             workload.scaled_by.sort_unstable();
             workload.autoscalers_unknown = self.unknown_autoscalers.include(&id.namespace);
@@ -443,6 +453,7 @@ impl SurveyBuilder {
             nodes: nodes.into_iter().flatten().collect(),
             pods,
             utilization_targets: Vec::new(),
+            replica_ranges: Vec::new(),
             autoscalers_unknown: false,
             vpa: None,
             template_owner: owner.map(|owner| format!("{}/{}", owner.kind, owner.name).into()),

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use super::objects::amounts;
 use crate::cluster::watch::partial_objects::{ResourceAmounts, lean_metadata};
 
-/// A LimitRange.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SurveyedLimitRange {
     #[serde(default, deserialize_with = "lean_metadata")]

@@ -6,7 +6,10 @@ use kube::core::ObjectMeta;
 use plimsoll_core::{
     rightsizing::{
         runtime_hints::{EnvValue, runtime_hint},
-        survey::{Amounts, Container, ContainerRole, Resource, RunningAmounts, UtilizationTarget},
+        survey::{
+            Amounts, Container, ContainerRole, ReplicaRange, Resource, RunningAmounts,
+            UtilizationTarget,
+        },
     },
     types::{quantity::Quantity, units::MilliCpu},
 };
@@ -15,7 +18,6 @@ use serde_json::value::RawValue;
 
 use crate::cluster::watch::partial_objects::{ResourceAmounts, Resources, lean_metadata};
 
-/// A pod.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SurveyedPod {
     #[serde(default, deserialize_with = "lean_metadata")]
@@ -180,6 +182,8 @@ pub(super) struct SurveyedHpa {
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct HpaSpec {
     pub scale_target_ref: ObjectRef,
+    min_replicas: Option<u32>,
+    max_replicas: Option<u32>,
     metrics: Vec<HpaMetric>,
 }
 
@@ -328,6 +332,17 @@ impl HpaSpec {
             })
         };
         self.metrics.iter().enumerate().filter_map(target).collect()
+    }
+
+    /// How many replicas it may set.
+    pub fn replica_range(&self, name: &str) -> ReplicaRange {
+        ReplicaRange {
+            autoscaler: name.into(),
+            // The default of the API.
+            min: Some(self.min_replicas.unwrap_or(1)),
+            max: self.max_replicas,
+            has_other_metrics: self.metrics.len() > self.utilization_targets(name).len(),
+        }
     }
 }
 

@@ -33,7 +33,6 @@ impl PodGroup {
         Self { api_version, is_bare, ends, pods, newest }
     }
 
-    /// Adds a pod.
     pub(super) fn add(&mut self, name: &str, pod: &SurveyedPod) {
         let node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
         self.pods.insert(name.into(), node);

@@ -29,7 +29,6 @@ const MAX_CUSTOM_KINDS: usize = 40;
 /// Maximum number of namespaces that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Reads one survey.
 pub(super) struct SurveyReader<'a> {
     client: &'a Client,
     scope: &'a SurveyScope,
@@ -320,7 +319,6 @@ impl<'a> SurveyReader<'a> {
         }
     }
 
-    /// The nodes of the cluster.
     pub async fn nodes(&self) -> Result<BTreeMap<Box<str>, Node>, Unread> {
         let (kind, mut nodes) = (ServedKind::new("v1", "Node", "nodes"), BTreeMap::new());
         let visit = |page: Vec<MaybeObject<PartialNode>>| {

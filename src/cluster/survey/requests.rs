@@ -13,8 +13,8 @@ use crate::cluster::{
 };
 
 const PAGE_SIZE: u32 = 500;
-/// A page that is larger is requested again with fewer objects: an object may have 1.5 MiB, and whoever may create pods in
-/// one namespace decides how large they are.
+/// A page that is larger is requested again with fewer objects: an object may have 1.5 MiB, and users who may create
+/// pods in one namespace decide how large they are.
 const MAX_PAGE_BYTES: u64 = 32 << 20;
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_ATTEMPTS: u32 = 4;

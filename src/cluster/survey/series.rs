@@ -55,18 +55,10 @@ pub enum SeriesSurveyError {
          --prometheus-matcher '{label}=\"{}\"' for one",
         named(.values), .values.first().map_or("", String::as_str)
     )]
-    SeveralClusters {
-        /// The label with the name of the cluster.
-        label: String,
-        /// Its values.
-        values: Vec<String>,
-    },
+    SeveralClusters { label: String, values: Vec<String> },
     /// The given cluster label does not exist.
     #[error("no series has the label {label}: check --cluster-label")]
-    NoClusterLabel {
-        /// The label.
-        label: String,
-    },
+    NoClusterLabel { label: String },
     /// The label selector of the scope is invalid.
     #[error(transparent)]
     InvalidSelector(#[from] InvalidSelector),

@@ -235,6 +235,7 @@ async fn autoscalers_are_assigned_to_the_workloads_that_they_target() {
     let relative = |percent: u32| json!({"type": "Utilization", "averageUtilization": percent});
     let hpa = json!({"metadata": {"name": "web", "namespace": "shop"}, "spec": {
     "scaleTargetRef": target("Deployment", "web"),
+    "maxReplicas": 7,
     "metrics": [
         metric("resource", "memory", json!({"type": "AverageValue", "averageValue": "1Gi"})),
         metric("resource", "cpu", relative(70)),
@@ -265,6 +266,9 @@ async fn autoscalers_are_assigned_to_the_workloads_that_they_target() {
             let expected =
                 [of(1, Resource::Cpu, None, 70), of(2, Resource::Memory, Some("main"), 80)];
             assert_eq!(workload.utilization_targets, expected);
+            let [range] = &workload.replica_ranges[..] else { panic!("one autoscaler") };
+            let found = (range.min, range.max, range.has_other_metrics);
+            assert_eq!(found, (Some(1), Some(7), true), "metrics of other kinds too");
             assert_eq!(workload.vpa.as_deref(), Some("first"));
         } else {
             assert!(

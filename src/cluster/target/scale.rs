@@ -62,7 +62,6 @@ pub struct CacheLifetimes {
     pub failed: Duration,
     /// Lifetime of the kinds of a group.
     pub kinds: Duration,
-    /// Timeout of one request.
     pub request_timeout: Duration,
     /// Maximum number of cached objects.
     pub capacity: u64,
@@ -73,13 +72,10 @@ pub struct CacheLifetimes {
 /// A reference to an object of any kind, as in an owner reference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
-    /// Its namespace.
     pub namespace: Box<str>,
     /// Group and version, or only the version for the core group. May be empty.
     pub api_version: Box<str>,
-    /// Its kind.
     pub kind: Box<str>,
-    /// Its name.
     pub name: Box<str>,
 }
 
@@ -159,7 +155,6 @@ impl Default for CacheLifetimes {
 }
 
 impl ObjectReference {
-    /// A reference to an owner in that namespace.
     pub fn from_owner(namespace: &str, owner: Owner) -> Self {
         let Owner { api_version, kind, name } = owner;
         Self { namespace: namespace.into(), api_version, kind, name }
@@ -186,7 +181,6 @@ impl ScaleClient {
         Self { discovery, scales, owners, lifetimes }
     }
 
-    /// The scale of an object.
     pub async fn get(&self, key: &ObjectReference) -> Arc<Scale> {
         self.scales.get(key, self.scale_fetcher(key)).await
     }

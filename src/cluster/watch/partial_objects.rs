@@ -13,17 +13,14 @@ use plimsoll_core::{
     types::{Time, quantity::Quantity},
 };
 
-/// A pod.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Pod")]
 pub struct PartialPod {
     /// Object metadata, with only startup boost annotations and only the controller's owner reference.
     #[serde(default, deserialize_with = "boost_metadata")]
     pub metadata: ObjectMeta,
-    /// `spec`.
     #[serde(default)]
     pub spec: PodSpec,
-    /// `status`.
     #[serde(default)]
     pub status: PodStatus,
 }
@@ -120,17 +117,14 @@ pub struct Waiting {
     pub reason: Option<Box<str>>,
 }
 
-/// A node.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
 #[resource(inherit = "Node")]
 pub struct PartialNode {
     /// Object metadata without annotations.
     #[serde(default, deserialize_with = "bare_metadata")]
     pub metadata: ObjectMeta,
-    /// `spec`.
     #[serde(default)]
     pub spec: NodeSpec,
-    /// `status`.
     #[serde(default)]
     pub status: NodeStatus,
 }

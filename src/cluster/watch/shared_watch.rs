@@ -47,7 +47,6 @@ impl WatchFactory {
         Self { client, shared_watches: Some(Arc::default()) }
     }
 
-    /// All objects of one namespace, or of the cluster.
     pub fn objects<K>(&self, namespace: Option<&str>) -> WatchSource<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static,
@@ -68,7 +67,6 @@ impl WatchFactory {
         &self.client
     }
 
-    /// The API of one namespace, or of the cluster.
     pub(crate) fn api<O>(&self, namespace: Option<&str>) -> Api<O>
     where
         O: Resource<DynamicType = (), Scope = NamespaceResourceScope>,

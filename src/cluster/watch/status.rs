@@ -48,7 +48,6 @@ pub struct WatchStats {
     pub lists: u64,
     /// Failed requests, and watches that were interrupted.
     pub errors: u64,
-    /// The last error.
     pub last_error: Option<String>,
     /// Invalid objects received, including repeats.
     pub invalid: u64,
@@ -70,7 +69,6 @@ impl WatchStatus {
         Self { name, synced: watch::Sender::new(false), state: Mutex::new(state) }
     }
 
-    /// The name of the watch.
     pub const fn name(&self) -> &'static str {
         self.name
     }

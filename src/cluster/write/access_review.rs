@@ -99,9 +99,7 @@ impl fmt::Display for AccessRule {
 /// The result of reviewing a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessReview {
-    /// Access is allowed.
     Allowed,
-    /// Access is denied.
     Denied,
     /// The review failed for this reason: assume neither of the two.
     Unknown(String),
@@ -121,7 +119,6 @@ pub async fn check_access(client: &Client, rules: &[AccessRule]) -> Vec<AccessRe
     stream::iter(requests.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS).collect().await
 }
 
-/// A service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceAccount {
     pub namespace: String,
@@ -129,7 +126,6 @@ pub(crate) struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// Its name as a user.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }

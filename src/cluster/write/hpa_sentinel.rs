@@ -79,7 +79,6 @@ impl SentinelObject {
         self.object.create(&object).await.map(drop)
     }
 
-    /// Deletes the object with this UID.
     pub async fn delete(&self, uid: &str) -> Result<(), WriteError> {
         self.permit.acquire().await?;
         self.object.delete(uid).await

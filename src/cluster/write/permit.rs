@@ -15,7 +15,6 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// A permit with this fence and this rate limit.
     pub fn new(fence: Fence, limiter: RateLimiter) -> Self {
         Self { fence, limiter }
     }
@@ -25,7 +24,6 @@ impl Permit {
         &self.fence
     }
 
-    /// The rate limit.
     pub fn limiter(&self) -> &RateLimiter {
         &self.limiter
     }

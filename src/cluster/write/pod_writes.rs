@@ -21,11 +21,9 @@ use crate::cluster::write::{
 /// A pod as it was when the decision about it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
-    /// Its namespace.
     pub namespace: Box<str>,
     /// Its name, which another pod may have by now.
     pub name: Box<str>,
-    /// Its UID.
     pub uid: Box<str>,
     /// Its resource version at that time.
     pub resource_version: Box<str>,

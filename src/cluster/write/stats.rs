@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteKind {
     /// The status of an autoscaler.
@@ -19,7 +18,6 @@ pub enum WriteKind {
     Eviction,
     /// New resources of a running pod.
     Resize,
-    /// Annotations of a pod.
     PodAnnotations,
     /// The updater's state of a workload, on its VerticalPodAutoscaler.
     UpdaterState,
@@ -29,7 +27,6 @@ pub enum WriteKind {
     Replicas,
     /// The spec or metadata of an autoscaler of replicas.
     Object,
-    /// An event.
     Event,
     /// The webhook configuration.
     WebhookConfig,
@@ -71,7 +68,6 @@ impl WriteKind {
     }
 }
 
-/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteOutcome {
     /// The HTTP status code of the response.
@@ -99,7 +95,6 @@ pub struct WriteStats {
 }
 
 impl WriteStats {
-    /// Counts one write.
     pub fn count(&self, kind: WriteKind, outcome: WriteOutcome) {
         *self.counts.lock().entry((kind, outcome)).or_default() += 1;
     }

@@ -20,9 +20,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// A user, as the API server knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReviewedUser {
-    /// The name.
     pub name: String,
-    /// The groups.
     pub groups: Vec<String>,
     /// The UID; empty if there is none.
     pub uid: String,

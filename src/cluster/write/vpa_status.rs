@@ -11,20 +11,17 @@ use crate::cluster::write::{
 };
 use plimsoll_core::api::VerticalPodAutoscaler;
 
-/// The field manager of a recommender.
 pub const RECOMMENDER_FIELD_MANAGER: &str = "plimsoll-recommender";
 
 /// A patch of a status, or of annotations that belong to it.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
-    /// The VPA.
     pub key: ObjectKey,
     /// The resource version that the patch was made from. Any other version is a conflict.
     pub resource_version: Box<str>,
     /// The merge patch, `{"status": ...}` or `{"metadata": {"annotations": ...}}`, without the resourceVersion. A list
     /// replaces the stored one, so `conditions` must include those of other writers.
     pub body: Value,
-    /// The field manager.
     pub field_manager: &'static str,
 }
 

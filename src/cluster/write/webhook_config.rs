@@ -21,7 +21,6 @@ use crate::cluster::{
 
 /// The name of the object.
 pub const NAME: &str = "vpa-webhook-config";
-/// The name of its webhook.
 pub const WEBHOOK_NAME: &str = "vpa.k8s.io";
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 /// Number of attempts when other clients write the object at the same time.
@@ -32,21 +31,16 @@ const TRIES: usize = 5;
 pub enum WebhookClientConfig {
     /// Through a Service, at port 443.
     Service {
-        /// Its namespace.
         namespace: String,
-        /// Its name.
         name: String,
     },
-    /// By URL.
     Url(String),
 }
 
 /// The namespaces that the webhook is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookNamespaces {
-    /// All namespaces.
     All,
-    /// Only this namespace.
     Only(String),
     /// All namespaces except these.
     Except(Vec<String>),
@@ -97,7 +91,6 @@ pub enum WebhookChange {
 /// The state of the configuration after [`WebhookConfigWriter::ensure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredWebhook {
-    /// The CA bundle.
     pub ca_bundle: CaBundle,
     /// The change that was made.
     pub change: WebhookChange,

@@ -25,7 +25,6 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const TRIES: usize = 5;
 /// The newest certificate, its key and its CA; the first two have the usual names of TLS Secrets.
 const CURRENT_KEYS: [&str; 3] = ["tls.crt", "tls.key", "authority.crt"];
-/// The previous ones.
 const PREVIOUS_KEYS: [&str; 3] = ["previous.crt", "previous.key", "previous-authority.crt"];
 /// All CA certificates, for users who register the webhook by other means.
 const CA_BUNDLE_KEY: &str = "ca.crt";

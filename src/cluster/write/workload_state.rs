@@ -10,7 +10,6 @@ use crate::cluster::write::{
     write_context::{UpdateError, WriteContext, WriteError},
 };
 
-/// The field manager of the updater.
 pub const UPDATER_FIELD_MANAGER: &str = "plimsoll-updater";
 
 /// The recommender writes the same object every minute: one conflict is common, two in a row are rare.
@@ -19,7 +18,6 @@ const TRIES: usize = 3;
 /// An update of one annotation of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationUpdate<'a> {
-    /// Its key.
     pub key: &'static str,
     /// The value as it was read; `None` if it was not set.
     pub before: Option<&'a str>,

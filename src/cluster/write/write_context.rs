@@ -28,16 +28,13 @@ pub(super) const REQUEST_LIMIT: Duration = Duration::from_secs(15);
 /// Like [`REQUEST_LIMIT`], for pods and VerticalPodAutoscalers.
 pub(super) const LONG_REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
-/// The context of a write.
 #[derive(Clone, Copy)]
 pub struct WriteContext<'a> {
-    /// The client.
     pub client: &'a Client,
     /// Must be acquired before each write.
     pub permit: &'a dyn WritePermit,
     /// Counts the writes.
     pub stats: &'a WriteStats,
-    /// The field manager.
     pub field_manager: &'static str,
 }
 

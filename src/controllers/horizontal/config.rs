@@ -110,7 +110,6 @@ pub struct PrometheusUsage {
     pub transport: TransportConfig,
     /// Configured series names, and matchers to add to every query. The rest is detected.
     pub series_options: SchemaOverrides,
-    /// Timeout of a query.
     pub query_timeout: Duration,
     /// Maximum number of concurrent queries, at least 1.
     pub max_concurrent_queries: usize,

@@ -397,7 +397,6 @@ impl Reconcile<'_> {
     }
 }
 
-/// The scale of a target.
 struct TargetScale {
     observed: ObservedScale,
     values: ScaleValues,

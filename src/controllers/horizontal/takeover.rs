@@ -35,12 +35,10 @@ struct TakeoverSpec {
 }
 
 impl TakeoverObject {
-    /// The namespace of the object.
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// The name of the object.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }

@@ -43,7 +43,6 @@ pub struct RecommenderConfig {
     pub scope: NamespaceScope,
     /// Leader election.
     pub election: ElectionConfig,
-    /// The source of usage.
     pub usage: UsageSource,
     /// Prometheus server with history or usage.
     pub prometheus: PrometheusConfig,

@@ -36,7 +36,6 @@ use super::{
 /// Loads the history of new VPAs from Prometheus.
 pub(super) struct HistoryLoader {
     source: Arc<HistorySource>,
-    /// Loads checkpoints.
     checkpoints: Arc<StorageLoader>,
     reads: Vec<HistoryRead>,
     /// Gaps of histories that were loaded from checkpoints, to be read.

@@ -36,9 +36,7 @@ pub(in crate::controllers) const ERROR: &str = "error";
 
 /// A kind of object that sets the replicas of a workload: what the queue of objects has to know.
 pub trait AutoscalerKind: Sized + Send + Sync + 'static {
-    /// The object.
     type Object: WatchableObject + Sync;
-    /// Its status.
     type Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync;
     /// What is kept from reconcile to reconcile besides what all kinds keep.
     type State: Clone + Debug + Default + Send;
@@ -53,7 +51,6 @@ pub trait AutoscalerKind: Sized + Send + Sync + 'static {
     /// An object without unused fields and capacity.
     fn trimmed(object: Self::Object) -> Arc<Self::Object>;
 
-    /// The stored status.
     fn stored_status(object: &Self::Object) -> Option<&Self::Status>;
 
     /// Whether a change of an object requires a reconcile: not one of its status alone.
@@ -186,13 +183,11 @@ pub trait DecisionRecord<S>: Debug + Send + Sync + 'static {
     /// The new replicas and the reason, if they change.
     fn change(&self) -> Option<(i32, &str)>;
 
-    /// The desired replicas.
     fn desired(&self) -> i32;
 
     /// The status after this outcome, based on the stored one.
     fn status(&self, before: &S, outcome: &ScaleOutcome, now: Time) -> S;
 
-    /// The events for this outcome.
     fn events(&self, outcome: &ScaleOutcome, now: Time) -> Vec<Event>;
 
     /// The reason of the event if the status cannot be written.

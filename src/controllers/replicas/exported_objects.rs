@@ -11,7 +11,6 @@ use crate::telemetry::{ExportedState, ReplicaMetricsSource, ReplicaRow, objects:
 pub(in crate::controllers) struct ExportedObjects<A: ReplicaAutoscaler>(Weak<ReplicaController<A>>);
 
 impl<A: ReplicaAutoscaler<Exported = ExportedState>> ExportedObjects<A> {
-    /// The objects of `controller`.
     pub fn of(controller: &Arc<ReplicaController<A>>) -> Arc<dyn ReplicaMetricsSource> {
         Arc::new(Self(Arc::downgrade(controller)))
     }

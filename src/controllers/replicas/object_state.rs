@@ -63,12 +63,10 @@ impl<A: AutoscalerKind> ObjectState<A> {
         }
     }
 
-    /// The key of the object.
     pub fn key(&self) -> ObjectKey {
         key_of(&*self.object)
     }
 
-    /// The stored status.
     pub fn stored_status(&self) -> Option<&A::Status> {
         A::stored_status(&self.object)
     }
@@ -126,7 +124,6 @@ impl<A: AutoscalerKind> ObjectState<A> {
     }
 }
 
-/// The key of an object.
 pub(in crate::controllers) fn key_of<K: Resource>(object: &K) -> ObjectKey {
     let metadata = object.meta();
     ObjectKey::new(

@@ -58,7 +58,6 @@ pub(in crate::controllers) struct ReconcileQueue<A: AutoscalerKind> {
     wakeups: watch::Sender<u64>,
 }
 
-/// The next item of the queue.
 #[derive(Debug)]
 pub(in crate::controllers) enum NextItem<A: AutoscalerKind> {
     /// An object with its state, and when it was due.
@@ -260,7 +259,6 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         Duration::from_nanos(self.lock().due.first().map_or(0, waited))
     }
 
-    /// All objects.
     pub fn objects(&self) -> Vec<Arc<A::Object>> {
         let inner = self.lock();
         let objects = inner.entries.values().filter_map(|entry| match &entry.state {
@@ -270,7 +268,6 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         objects.collect()
     }
 
-    /// The keys of all objects.
     pub fn keys(&self) -> HashSet<ObjectKey> {
         self.lock().entries.keys().cloned().collect()
     }

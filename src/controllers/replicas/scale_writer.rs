@@ -32,7 +32,6 @@ pub(in crate::controllers) struct Scaling<'a> {
     pub is_dry_run: bool,
 }
 
-/// What follows a write of the scale.
 pub(super) struct ScaleFollowUp<A: ReplicaAutoscaler> {
     pub status: Option<StatusWrite<A>>,
     pub events: Vec<Event>,

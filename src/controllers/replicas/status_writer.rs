@@ -43,7 +43,6 @@ pub(in crate::controllers) struct StatusWriter<A: ReplicaAutoscaler> {
 }
 
 impl<A: ReplicaAutoscaler> StatusWriter<A> {
-    /// The context of writes with this permit.
     pub fn write_context<'a>(&'a self, permit: &'a dyn WritePermit) -> WriteContext<'a> {
         WriteContext {
             client: &self.client,

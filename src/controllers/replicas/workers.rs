@@ -33,7 +33,6 @@ const PARKED_PER_WORKER: usize = 4;
 
 /// A reconcile in progress.
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-/// Parked reconciles.
 type ParkedReconciles = FuturesUnordered<ReconcileFuture>;
 
 /// Waits until a parked reconcile finishes; forever if there is none.

@@ -39,7 +39,6 @@ pub(in crate::controllers) enum ObservedScale {
 }
 
 impl ObservedScale {
-    /// The values of the scale.
     pub fn values(&self) -> &ScaleState {
         match self {
             Self::Watched(state) => state,

@@ -38,7 +38,6 @@ pub(in crate::controllers) enum WriteClass {
     ScaleDown,
     /// The status, or metadata.
     Status,
-    /// An event.
     Event,
 }
 
@@ -47,9 +46,7 @@ pub(in crate::controllers) enum WriteClass {
 pub(in crate::controllers) enum WritePart {
     /// The scale of the target.
     Scale,
-    /// The status.
     Status,
-    /// The metadata.
     Metadata,
     /// A new event.
     Event,

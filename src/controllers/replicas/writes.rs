@@ -22,7 +22,6 @@ pub(in crate::controllers) enum Write<A: ReplicaAutoscaler> {
     Event(Box<EventDetails>),
 }
 
-/// A change of the status.
 #[derive(Debug)]
 pub(in crate::controllers) enum StatusChange<A: ReplicaAutoscaler> {
     Decided(Arc<A::Decision>, ScaleOutcome),
@@ -39,7 +38,6 @@ impl<A: ReplicaAutoscaler> StatusChange<A> {
     }
 }
 
-/// A write of the status.
 #[derive(Debug)]
 pub(in crate::controllers) struct StatusWrite<A: ReplicaAutoscaler> {
     /// The version of the object to change.
@@ -160,17 +158,14 @@ pub(in crate::controllers) enum ScaleEnd {
     Outdated,
 }
 
-/// The result of a write of the scale.
 #[derive(Debug)]
 pub(in crate::controllers) struct ScaleResult<A: ReplicaAutoscaler> {
     /// The write, with the object as stored after the pending scale was recorded.
     pub write: ScaleWrite<A>,
     pub end: ScaleEnd,
-    /// The version of the scale.
     pub scale_version: Option<u64>,
 }
 
-/// The result of a write of the status.
 #[derive(Debug)]
 pub(in crate::controllers) struct StatusResult<A: ReplicaAutoscaler> {
     pub write: StatusWrite<A>,

@@ -109,7 +109,6 @@ impl ElectionConfig {
 pub struct LogConfig {
     /// klog's verbosity: 4 is upstream's default.
     pub verbosity: i32,
-    /// The format.
     pub format: LogFormat,
     /// A file to append to.
     pub file: Option<PathBuf>,
@@ -117,7 +116,6 @@ pub struct LogConfig {
     pub stderr: bool,
 }
 
-/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_format)]
 pub enum LogFormat {

@@ -35,7 +35,6 @@ pub struct PrometheusConfig {
     pub history_length: Duration,
     /// The step of range queries; `None` uses the default.
     pub resolution: Option<Duration>,
-    /// Timeout of a query.
     pub query_timeout: Duration,
     /// Maximum number of concurrent queries.
     pub max_concurrent_queries: usize,

@@ -46,7 +46,6 @@ impl Vpas {
         self.watches.iter().find(covers)?.of_target(namespace, target)
     }
 
-    /// Waits until the VPAs of all targets are known.
     pub async fn wait_until_known(&self) {
         for watch in &self.watches {
             watch.vpas.wait_until_known().await;

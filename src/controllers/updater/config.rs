@@ -25,7 +25,6 @@ pub struct UpdaterConfig {
     pub limit_policy: LimitPolicy,
     /// Whether targets of HorizontalPodAutoscalers change together with requests.
     pub retarget_hpas: bool,
-    /// Rate limit of evictions.
     pub eviction_rate: RateLimit,
     /// Rate limit of in-place resizes.
     pub resize_rate: RateLimit,

@@ -100,7 +100,6 @@ impl Heartbeats {
         state.read_failed = Some(false);
     }
 
-    /// Polls the Leases.
     pub async fn run_poll_loop(&self, leases: Api<Lease>, interval: Duration) {
         loop {
             let parameters = ListParams::default();

@@ -43,7 +43,6 @@ const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// answers probes.
 const SKIPS_BEFORE_YIELD: usize = 64;
 
-/// Summary of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassSummary {
     /// VPAs that were processed.

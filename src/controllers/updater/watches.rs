@@ -105,7 +105,6 @@ impl Watches {
         controller_watches::start(watch_factory, namespace, controllers, statuses, stop, tasks);
     }
 
-    /// Exports the metrics of the watches.
     pub fn export_metrics(&self, traffic: &ApiTrafficMetrics) {
         export_watch_metrics(traffic, self.all().chain(self.stores.quotas.watch.watch_status()));
         let (vpas, pods) = self.stores.counts();

@@ -26,31 +26,26 @@ struct DryRunSpec {
     dry_run: bool,
 }
 
-/// A selection of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSelection {
     /// A single object.
     One {
         /// Namespace of the object; `None` for that of the kubeconfig's current context.
         namespace: Option<String>,
-        /// Name of the object.
         name: String,
     },
-    /// The objects of a namespace.
     InNamespace {
         /// The namespace; `None` for that of the kubeconfig's current context.
         namespace: Option<String>,
         /// Label selector; empty for all objects.
         selector: String,
     },
-    /// The objects of all namespaces.
     AllNamespaces {
         /// Label selector; empty for all objects.
         selector: String,
     },
 }
 
-/// The dry-run setting of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRunSetting {
     /// Namespace of the object.

@@ -33,7 +33,6 @@ use plimsoll_core::{
 
 /// A gate that blocks the scaling of an object.
 pub(super) struct Blocked {
-    /// Why scaling is blocked.
     pub reason: String,
     /// When to check again.
     pub retry_after: Duration,

@@ -10,7 +10,7 @@ use crate::report::recommend::{
 /// The share of minutes above the request from which a day is bad.
 const BAD_SHARE: f64 = 0.05;
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "cluster",
     "namespace",
     "kind",
@@ -33,6 +33,7 @@ const COLUMNS: [&str; 22] = [
     "oom_days",
     "evicted",
     "resized",
+    "replicas",
 ];
 
 /// Renders the rows, with the line ends of RFC 4180.
@@ -59,7 +60,7 @@ fn row(
     account: &WorkloadAccount,
     policy: &PolicyAccount,
     (index, container): (usize, &str),
-) -> [String; 22] {
+) -> [String; 23] {
     let days: Vec<&ContainerDay> =
         policy.days.iter().filter(|day| usize::from(day.container) == index).collect();
     let hours =
@@ -94,6 +95,7 @@ fn row(
         days_with(|day| day.oom_kills > 0),
         count(|day| day.evicted.into()),
         count(|day| day.resized.into()),
+        <&str>::from(account.replicas).to_owned(),
     ]
 }
 
@@ -122,5 +124,6 @@ mod tests {
         assert_eq!(cell(0, "cpu_requested_core_hours"), "48");
         assert_eq!((cell(0, "oom_kills"), cell(0, "oom_days")), ("3".to_owned(), "1".to_owned()));
         assert_eq!(cell(0, "bad_cpu_days"), "1");
+        assert_eq!(cell(0, "replicas"), "recordedWithAutoscaler");
     }
 }

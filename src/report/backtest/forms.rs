@@ -8,7 +8,6 @@ use strum::{EnumIter, EnumString, IntoEnumIterator as _, IntoStaticStr};
 use super::{csv, html, markdown, ndjson, table, wide};
 use crate::report::style::Style;
 
-/// A form of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum BacktestForm {
@@ -44,7 +43,6 @@ impl fmt::Display for BacktestForm {
 /// A value of `-o`: a form, and the file that it is written to. Without one it goes to standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BacktestOutput {
-    /// The form.
     pub form: BacktestForm,
     /// The file.
     pub path: Option<PathBuf>,
@@ -58,7 +56,6 @@ pub enum InvalidOutput {
     UnknownForm {
         /// What was given.
         form: String,
-        /// All forms.
         known: String,
     },
     /// Nothing follows the equals sign.

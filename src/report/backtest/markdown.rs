@@ -6,7 +6,7 @@ use plimsoll_core::backtest::report::{BacktestReport, PolicyReport};
 
 use super::words::{
     amount, differences, extent, frontier_names, frontier_steps, is_yardstick, policy_name,
-    small_share, time, unknown, whole_share,
+    replicas, small_share, time, unknown, whole_share,
 };
 use crate::report::recommend::{
     amounts::{counted, grouped, money},
@@ -16,7 +16,6 @@ use crate::report::recommend::{
 /// How many containers are named.
 const MAX_WORST: usize = 20;
 
-/// Renders the report.
 pub(super) fn render(report: &BacktestReport) -> String {
     let mut text = String::new();
     let mut line = |line: &str| {
@@ -27,6 +26,7 @@ pub(super) fn render(report: &BacktestReport) -> String {
     if let Some(unknown) = unknown(report) {
         line(&format!("\nUnknown: {unknown}."));
     }
+    line(&format!("\nAssumed: {}.", replicas(report)));
     for remark in &report.remarks {
         line(&format!("\n> {}", escape(remark)));
     }

@@ -2,11 +2,13 @@
 
 use std::io;
 
-use plimsoll_core::backtest::account::{ContainerDay, PolicyAccount, WorkloadAccount};
+use plimsoll_core::backtest::{
+    ReplicaSource,
+    account::{ContainerDay, PolicyAccount, WorkloadAccount},
+};
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
-/// A line.
 #[skip_serializing_none]
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,11 +19,11 @@ struct Line<'a> {
     name: &'a str,
     container_name: &'a str,
     policy: &'a str,
+    replicas: ReplicaSource,
     #[serde(flatten)]
     day: &'a ContainerDay,
 }
 
-/// Writes all lines.
 pub(super) fn write(accounts: &[WorkloadAccount], mut out: impl io::Write) -> io::Result<()> {
     for account in accounts {
         for policy in &account.policies {
@@ -47,6 +49,7 @@ fn line<'a>(
         name: &account.name,
         container_name: container.map_or("", |name| name),
         policy: &policy.policy,
+        replicas: account.replicas,
         day,
     }
 }
@@ -71,6 +74,7 @@ mod tests {
         assert_eq!(lines.len(), days);
         let first = &lines[0];
         assert_eq!((&first["name"], &first["containerName"]), (&"web".into(), &"main".into()));
+        assert_eq!(first["replicas"], "recordedWithAutoscaler");
         let day: ContainerDay = serde_json::from_value(first.clone()).expect("the figures");
         assert_eq!(day, accounts[0].policies[0].days[0]);
     }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use plimsoll_core::backtest::{
+    WorkloadScaling,
     account::WorkloadAccount,
     recording::{Evaluation, WorkloadRecording},
 };
@@ -17,12 +18,16 @@ use super::run::BacktestError;
 /// Makes the account of a recording.
 pub type Replay = Arc<dyn Fn(&WorkloadRecording, Evaluation) -> WorkloadAccount + Send + Sync>;
 
+/// Makes the account of a recording of a workload whose autoscaler answers to requests like this.
+pub type ScaledReplay =
+    Arc<dyn Fn(&WorkloadRecording, &WorkloadScaling, Evaluation) -> WorkloadAccount + Send + Sync>;
+
 /// The maximum of threads. More than that wait for what is read.
 const MAX_THREADS: usize = 8;
 
 /// Replays groups, one at a time, while the next one is read. The workloads of a group are shared by all cores.
 pub(super) struct Replays {
-    replay: Replay,
+    replay: ScaledReplay,
     evaluation: Evaluation,
     threads: usize,
     running: Vec<JoinHandle<Vec<WorkloadAccount>>>,
@@ -30,7 +35,7 @@ pub(super) struct Replays {
 }
 
 impl Replays {
-    pub(super) fn new(replay: Replay, evaluation: Evaluation) -> Self {
+    pub(super) fn new(replay: ScaledReplay, evaluation: Evaluation) -> Self {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
         Self { replay, evaluation, threads, running: Vec::new(), accounts: Vec::new() }
     }
@@ -38,7 +43,7 @@ impl Replays {
     /// Replays these recordings, once those before are replayed. The order of the accounts is not that of the recordings.
     pub(super) async fn start(
         &mut self,
-        recordings: Vec<WorkloadRecording>,
+        recordings: Vec<(WorkloadRecording, WorkloadScaling)>,
     ) -> Result<(), BacktestError> {
         self.wait().await?;
         let threads = self.threads.min(recordings.len());
@@ -49,7 +54,9 @@ impl Replays {
             self.running.push(tokio::task::spawn_blocking(move || {
                 let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                 // Each recording is dropped as soon as it is replayed.
-                std::iter::from_fn(next).map(|recording| replay(&recording, evaluation)).collect()
+                let replayed = std::iter::from_fn(next)
+                    .map(|(recording, scaling)| replay(&recording, &scaling, evaluation));
+                replayed.collect()
             }));
         }
         Ok(())
@@ -74,7 +81,10 @@ impl Replays {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_core::types::{ObjectKey, Time};
+    use plimsoll_core::{
+        backtest::{ReplicaRule, ReplicaSource},
+        types::{ObjectKey, Time},
+    };
 
     use super::*;
 
@@ -89,7 +99,11 @@ mod tests {
         }
     }
 
-    fn account(recording: &WorkloadRecording, _: Evaluation) -> WorkloadAccount {
+    fn account(
+        recording: &WorkloadRecording,
+        scaling: &WorkloadScaling,
+        _: Evaluation,
+    ) -> WorkloadAccount {
         WorkloadAccount {
             cluster: None,
             namespace: recording.key.namespace.as_ref().into(),
@@ -100,6 +114,7 @@ mod tests {
             unknown_requests: 0,
             missing_minutes: 0,
             sampled_minutes: 1,
+            replicas: scaling.source(ReplicaRule::Model),
             policies: Vec::new(),
         }
     }
@@ -110,10 +125,13 @@ mod tests {
         let evaluation = Evaluation { warm_up_from: at, from: at, until: at };
         let mut replays = Replays::new(Arc::new(account), evaluation);
         for group in [0..0, 0..1, 1..40, 40..43] {
-            let recordings = group.map(|index| recording(format!("web-{index:02}")));
+            let recordings = group
+                .map(|index| (recording(format!("web-{index:02}")), WorkloadScaling::NotModelled));
             replays.start(recordings.collect()).await.expect("replayed");
         }
         let accounts = replays.finish().await.expect("replayed");
+        let is_scaled = |of: &WorkloadAccount| of.replicas == ReplicaSource::RecordedWithAutoscaler;
+        assert!(accounts.iter().all(is_scaled), "each with its own autoscaler");
         let mut names: Vec<&str> = accounts.iter().map(|account| &*account.name).collect();
         names.sort_unstable();
         let expected: Vec<String> = (0..43).map(|index| format!("web-{index:02}")).collect();

@@ -21,7 +21,6 @@ const PRECISION: Duration = Duration::from_hours(1);
 /// The time of a backtest, and a remark if it is shorter than what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedTime {
-    /// The time.
     pub evaluation: Evaluation,
     /// Why it is shorter.
     pub remark: Option<String>,
@@ -34,7 +33,6 @@ pub struct PlannedTime {
      of that: let it keep more (--storage.tsdb.retention.time), or wait"
 )]
 pub struct TooShort {
-    /// The server.
     pub server: String,
     /// How far back its samples reach.
     pub available: String,
@@ -50,7 +48,8 @@ pub fn plan(
 ) -> Result<PlannedTime, TooShort> {
     let until = floor_to_step(until);
     let wanted = warm_up.saturating_add(days);
-    if available >= wanted {
+    // The oldest sample is known to an hour, and a warm-up with an hour less is still one.
+    if available.saturating_add(PRECISION) >= wanted {
         let from = until.earlier(days);
         let evaluation = Evaluation { warm_up_from: from.earlier(warm_up), from, until };
         return Ok(PlannedTime { evaluation, remark: None });
@@ -125,6 +124,7 @@ mod tests {
         let until = Time::from_secs(1_790_000_123);
         for (available, warm_up, days) in [
             (22 * DAY, 8 * DAY, 14 * DAY),
+            ((22 * DAY).saturating_sub(PRECISION), 8 * DAY, 14 * DAY),
             (15 * DAY, 5 * DAY, 10 * DAY),
             (DAY * 9 / 2, DAY * 3 / 2, 3 * DAY),
         ] {
@@ -133,7 +133,7 @@ mod tests {
             let Evaluation { warm_up_from, from, until: end } = planned.evaluation;
             assert_eq!(end, Time::from_secs(1_790_000_100), "a whole step");
             assert_eq!((from.earlier(warm_up), from.later(days)), (warm_up_from, end));
-            assert_eq!(planned.remark.is_some(), available < 22 * DAY);
+            assert_eq!(planned.remark.is_some(), available < 21 * DAY);
         }
         let error = plan("prometheus", until, (8 * DAY, 14 * DAY), 4 * DAY).expect_err("too short");
         assert!(error.to_string().starts_with("prometheus has samples of the last 4.0 d only"));

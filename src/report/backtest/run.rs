@@ -11,7 +11,9 @@
 use std::{sync::Arc, time::Duration};
 
 use plimsoll_core::{
-    backtest::{account::WorkloadAccount, recording::Evaluation},
+    backtest::{
+        WorkloadRecording, WorkloadScaling, account::WorkloadAccount, recording::Evaluation,
+    },
     recommender::HistoryWeighting,
     rightsizing::{
         prices::Prices,
@@ -21,7 +23,7 @@ use plimsoll_core::{
 };
 use plimsoll_storage::prometheus::history::PrometheusHistory;
 
-pub use super::replays::Replay;
+pub use super::replays::{Replay, ScaledReplay};
 use super::{
     recording::{RecordingError, RecordingEstimate, groups, record},
     replays::Replays,
@@ -97,11 +99,23 @@ struct Source {
     clusters: Vec<(Option<Box<str>>, Vec<Workload>)>,
 }
 
-/// Reads and replays.
+/// Reads and replays workloads whose replicas do not depend on requests.
 pub async fn run_backtest(
     config: &BacktestConfig,
     clock: &Clock,
     replay: Replay,
+    progress: &mut dyn RecommendProgress,
+) -> Result<Replayed, BacktestError> {
+    let replay: ScaledReplay =
+        Arc::new(move |recording, _, evaluation| replay(recording, evaluation));
+    run_scaled_backtest(config, clock, replay, progress).await
+}
+
+/// Reads and replays.
+pub async fn run_scaled_backtest(
+    config: &BacktestConfig,
+    clock: &Clock,
+    replay: ScaledReplay,
     progress: &mut dyn RecommendProgress,
 ) -> Result<Replayed, BacktestError> {
     let plan = BacktestPlan::new(config, clock, progress).await?;
@@ -187,7 +201,7 @@ impl BacktestPlan {
     async fn run(
         self,
         config: &BacktestConfig,
-        replay: Replay,
+        replay: ScaledReplay,
         progress: &mut dyn RecommendProgress,
     ) -> Result<Replayed, BacktestError> {
         let Self { now, sources, planned, unread, mut remarks } = self;
@@ -208,7 +222,7 @@ impl BacktestPlan {
                     match record(&history, &group, evaluation, max_bytes).await {
                         Ok(recordings) => {
                             done += group.len();
-                            replays.start(recordings).await?;
+                            replays.start(with_scaling(recordings, &group)).await?;
                             progress.histories(done, total);
                         }
                         Err(RecordingError::TooLarge(_)) if group.len() > 1 => {
@@ -270,6 +284,25 @@ impl Source {
             Arc::<QueryTally>::default(),
         )
     }
+}
+
+/// How the autoscaler of each workload answers to its requests.
+fn with_scaling(
+    recordings: Vec<WorkloadRecording>,
+    group: &[&Workload],
+) -> Vec<(WorkloadRecording, WorkloadScaling)> {
+    let of = |recording: WorkloadRecording| {
+        let is_recorded = |workload: &&&Workload| {
+            recording.cluster == workload.cluster
+                && *recording.key.namespace == *workload.namespace
+                && recording.kind == workload.kind
+                && *recording.key.name == *workload.name
+        };
+        let workload = group.iter().find(is_recorded);
+        let scaling = workload.map_or(WorkloadScaling::Unknown, |of| WorkloadScaling::of(of));
+        (recording, scaling)
+    };
+    recordings.into_iter().map(of).collect()
 }
 
 /// Restricts the workloads to the one that was named, to those that request most, and to a shard of these.

@@ -15,9 +15,7 @@ use plimsoll_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The version of the files.
 pub const FILE_VERSION: u32 = 1;
-/// The kind of the files.
 const FILE_KIND: &str = "backtest-accounts";
 /// The maximum of shards.
 const MAX_SHARDS: u32 = 1_000;
@@ -78,9 +76,7 @@ impl Shard {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountsFile {
-    /// [`FILE_VERSION`].
     pub schema_version: u32,
-    /// `backtest-accounts`.
     pub kind: String,
     /// The index of the shard and their number.
     pub shard: Option<[u32; 2]>,
@@ -100,7 +96,6 @@ pub enum MergeError {
     /// A file is not one of accounts.
     #[error("{file}: not a file of `plimsoll backtest --shard`: {why}")]
     Invalid {
-        /// The file.
         file: String,
         /// What is wrong.
         why: String,
@@ -123,7 +118,6 @@ pub enum MergeError {
 }
 
 impl AccountsFile {
-    /// The kind of all files.
     pub fn kind() -> String {
         FILE_KIND.to_owned()
     }
@@ -166,6 +160,7 @@ impl AccountsFile {
                 (one.warm_up_from, one.from, one.until) == (two.warm_up_from, two.from, two.until),
             ),
             ("the list of policies", one.policies == two.policies),
+            ("--hpa", one.replicas == two.replicas),
             (
                 "the prices",
                 (&one.currency, one.cpu_core_hour, one.memory_gib_hour)
@@ -241,7 +236,7 @@ impl AccountsFile {
 #[cfg(test)]
 mod tests {
     use plimsoll_core::{
-        backtest::{Policy, PolicyRule, account::PolicyAccount},
+        backtest::{Policy, PolicyRule, ReplicaRule, ReplicaSource, account::PolicyAccount},
         types::Time,
     };
 
@@ -264,6 +259,7 @@ mod tests {
             unknown_requests: 0,
             missing_minutes: 0,
             sampled_minutes: 10,
+            replicas: ReplicaSource::Recorded,
             policies: vec![PolicyAccount { policy: "vpa".into(), ..PolicyAccount::default() }],
         };
         AccountsFile {
@@ -280,6 +276,7 @@ mod tests {
                 currency: None,
                 cpu_core_hour: None,
                 memory_gib_hour: None,
+                replicas: ReplicaRule::Recorded,
                 remarks: vec!["a remark".to_owned()],
             },
             without_samples: 1,
@@ -340,6 +337,9 @@ mod tests {
         let mut later = named(1, &["c"]);
         later.1.inputs.until = Time::from_secs(900);
         assert!(error(vec![named(0, &["a"]), later]).contains("the time differs"));
+        let mut modelled = named(1, &["c"]);
+        modelled.1.inputs.replicas = ReplicaRule::Model;
+        assert!(error(vec![named(0, &["a"]), modelled]).contains("--hpa differs"));
     }
 
     #[test]

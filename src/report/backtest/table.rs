@@ -6,7 +6,7 @@ use plimsoll_core::backtest::report::{BacktestReport, PolicyReport};
 
 use super::words::{
     amount, differences, extent, frontier_names, frontier_steps, is_profile, is_yardstick,
-    policy_name, small_share, time, unknown, whole_share,
+    policy_name, replicas, small_share, time, unknown, whole_share,
 };
 use crate::report::{
     recommend::{
@@ -21,7 +21,6 @@ const MAX_WORST: usize = 5;
 /// The longest name of a policy that is printed.
 const MAX_NAME: usize = 28;
 
-/// A column of the table.
 struct Column {
     heading: [&'static str; 2],
     /// Those with the largest number are left out first if the terminal is too narrow.
@@ -45,7 +44,6 @@ impl Column {
     }
 }
 
-/// Renders the report.
 pub(super) fn render(report: &BacktestReport, style: &Style) -> String {
     let mut page = Page::new(style);
     write_head(&mut page, report);
@@ -63,13 +61,13 @@ pub(super) fn write_head(page: &mut Page<'_>, report: &BacktestReport) {
     if let Some(unknown) = unknown(report) {
         page.block(0, DIM, &format!("unknown: {unknown}"));
     }
+    page.block(0, DIM, &replicas(report));
     for remark in &report.remarks {
         page.block(0, YELLOW, &in_glyphs(remark, page.glyphs));
     }
     page.line("");
 }
 
-/// The table of policies.
 pub(super) fn write_policies(page: &mut Page<'_>, report: &BacktestReport) {
     let names: Vec<String> = report
         .policies

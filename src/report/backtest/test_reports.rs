@@ -4,6 +4,7 @@ use std::{fs, path::Path};
 
 use plimsoll_core::{
     backtest::{
+        ReplicaSource,
         account::{ContainerDay, PolicyAccount, WorkloadAccount},
         report::BacktestReport,
     },
@@ -78,6 +79,7 @@ pub(super) fn accounts() -> Vec<WorkloadAccount> {
         unknown_requests: 0,
         missing_minutes: 0,
         sampled_minutes: 5_760,
+        replicas: ReplicaSource::RecordedWithAutoscaler,
         policies: vec![policy("current"), policy("plimsoll")],
     }]
 }

@@ -77,7 +77,6 @@ fn difference(of: &TraceDifference) -> String {
     )
 }
 
-/// The title of a rule by its name.
 fn title<'a>(report: &'a TraceReport, rule: &'a str) -> &'a str {
     report.rows.iter().find(|row| row.rule == rule).map_or(rule, |row| &row.title)
 }

@@ -16,7 +16,6 @@ use crate::report::{
     style::{BOLD, DIM, Page, Style},
 };
 
-/// Renders the report.
 pub(super) fn render(report: &BacktestReport, style: &Style) -> String {
     let mut page = Page::new(style);
     write_head(&mut page, report);

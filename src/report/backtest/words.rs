@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use plimsoll_core::{
-    backtest::report::{BacktestReport, Differences, FrontierStep, Interval, PolicyReport},
+    backtest::{
+        ReplicaRule,
+        report::{
+            BacktestReport, Differences, FrontierStep, Interval, PolicyReport, ReplicasReport,
+        },
+    },
     types::Time,
 };
 
@@ -61,6 +66,45 @@ pub(super) fn unknown(report: &BacktestReport) -> Option<String> {
         parts.push(format!("{} of minutes without samples", small_share(report.missing_share)));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Where the numbers of replicas come from.
+pub(super) fn replicas(report: &BacktestReport) -> String {
+    let ReplicasReport {
+        rule,
+        modelled,
+        recorded_with_autoscaler: recorded,
+        recorded_unknown_autoscaler: unknown,
+    } = report.replicas;
+    let answers = |verb: [&str; 2], count: u32| {
+        let verb = verb[usize::from(count != 1)];
+        format!("{} {verb}", counted(count as usize, "workload"))
+    };
+    let mut text = if modelled > 0 {
+        let has = answers(["has those that its HPA", "have those that their HPA"], modelled);
+        format!("replicas modelled (experimental): {has} would have set")
+    } else {
+        "replicas as recorded".to_owned()
+    };
+    let mut parts = Vec::new();
+    if recorded > 0 && rule == ReplicaRule::Recorded {
+        let has = answers(["has an HPA and does", "have an HPA and do"], recorded);
+        parts.push(format!("{has} not answer to new requests"));
+    } else if recorded > 0 {
+        let has = answers(["has", "have"], recorded);
+        parts.push(format!("{has} them as recorded, since other metrics or autoscalers count too"));
+    } else if rule == ReplicaRule::Model && modelled == 0 {
+        parts.push("no workload has an HPA whose targets are relative to requests".to_owned());
+    }
+    if unknown > 0 {
+        let workloads = counted(unknown as usize, "workload");
+        parts.push(format!("the autoscalers of {workloads} could not be read"));
+    }
+    if !parts.is_empty() {
+        text += if modelled > 0 { "; " } else { ": " };
+        text += &parts.join("; ");
+    }
+    text
 }
 
 /// Whether a policy is only a yardstick, so that it is not judged. Without a verdict, others are unknown.
@@ -194,6 +238,44 @@ mod tests {
         assert_eq!(interval(of(-8.0, -13.0, 2.0), 1.0, ""), "~ (-13..+2)");
         assert_eq!(interval(of(0.0, 0.0, 0.0), 1.0, ""), "~ (0..0)");
         assert_eq!(interval(of(3.0, 1.0, 5.0), 1.0, ""), "+3 (+1..+5)");
+    }
+
+    #[test]
+    fn the_source_of_replicas_is_always_said() {
+        for (rule, [modelled, recorded, unknown], text) in [
+            (ReplicaRule::Recorded, [0, 0, 0], "replicas as recorded"),
+            (
+                ReplicaRule::Recorded,
+                [0, 1, 0],
+                "replicas as recorded: 1 workload has an HPA and does not answer to new requests",
+            ),
+            (
+                ReplicaRule::Recorded,
+                [0, 3, 2],
+                "replicas as recorded: 3 workloads have an HPA and do not answer to new requests; \
+                 the autoscalers of 2 workloads could not be read",
+            ),
+            (
+                ReplicaRule::Model,
+                [0, 0, 0],
+                "replicas as recorded: no workload has an HPA whose targets are relative to requests",
+            ),
+            (
+                ReplicaRule::Model,
+                [4, 1, 0],
+                "replicas modelled (experimental): 4 workloads have those that their HPA would have \
+                 set; 1 workload has them as recorded, since other metrics or autoscalers count too",
+            ),
+        ] {
+            let mut report = sample();
+            report.replicas = ReplicasReport {
+                rule,
+                modelled,
+                recorded_with_autoscaler: recorded,
+                recorded_unknown_autoscaler: unknown,
+            };
+            assert_eq!(replicas(&report), text);
+        }
     }
 
     #[test]

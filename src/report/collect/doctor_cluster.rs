@@ -39,7 +39,6 @@ use crate::{
 /// The time limit of finding a Prometheus and querying it.
 const SERIES_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What to check.
 #[derive(Clone, Debug)]
 pub struct ClusterCheckConfig {
     pub cluster_options: ClusterOptions,

@@ -1,5 +1,5 @@
-//! Names of objects that complete a word on the command line. Errors mean that there are none: nobody reads a
-//! message while typing.
+//! Names of objects that complete a word on the command line. Errors result in no names: a shell
+//! shows no message while a word is typed.
 
 use k8s_openapi::api::{
     autoscaling::v2::HorizontalPodAutoscaler,

@@ -13,7 +13,6 @@ const DAYS: u64 = 14;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceMeans {
-    /// Replicas.
     pub replicas: f64,
     /// CPU requests of all replicas, in cores.
     pub requested_cores: f64,

@@ -78,13 +78,11 @@ pub enum DemoError {
     NotEmpty {
         /// The directory.
         place: std::path::PathBuf,
-        /// Number of records in it.
         records: usize,
     },
     /// The user has interrupted the demo.
     #[error("interrupted")]
     Interrupted,
-    /// The demo's workloads are invalid.
     #[error(transparent)]
     Workloads(#[from] plimsoll_core::sim::InvalidWorkload),
 }

@@ -16,7 +16,6 @@ pub const NAMESPACE: &str = "shop";
 /// A workload with its description.
 #[derive(Clone, Debug)]
 pub struct DemoWorkload {
-    /// The workload.
     pub workload: Workload,
     /// A short description.
     pub story: &'static str,
@@ -24,7 +23,6 @@ pub struct DemoWorkload {
     pub max_memory: Option<Bytes>,
 }
 
-/// All workloads of the demo.
 pub fn workloads() -> Vec<DemoWorkload> {
     use WorkloadKind::{CronJob, Deployment};
     vec![

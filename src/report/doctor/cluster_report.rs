@@ -9,7 +9,6 @@ use serde_with::skip_serializing_none;
 
 use crate::report::style::{BOLD, DIM, GREEN, PLAIN, Page, RED, Style, YELLOW};
 
-/// The schema version of the report.
 const SCHEMA_VERSION: u32 = 1;
 /// The width of a mark and the space around it.
 const INDENT: usize = 7;
@@ -19,9 +18,7 @@ const INDENT: usize = 7;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterReport {
-    /// The version of the schema.
     pub schema_version: u32,
-    /// `doctor-cluster`.
     pub kind: String,
     /// The version of the program.
     pub version: String,

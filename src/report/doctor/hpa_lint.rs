@@ -5,16 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::style::{BOLD, GREEN, Page, Style, YELLOW};
 
-/// The schema version of the report.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Likely mistakes in the objects of a cluster or namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HpaLintReport {
-    /// The version of the schema.
     pub schema_version: u32,
-    /// `doctor-hpa`.
     pub kind: String,
     /// The version of the program.
     pub version: String,
@@ -69,7 +66,6 @@ impl HpaLintReport {
     }
 }
 
-/// Renders the report.
 pub fn render(report: &HpaLintReport, style: &Style) -> String {
     let mut page = Page::new(style);
     page.line(format_args!("{} HorizontalPodAutoscalers checked", report.objects));

@@ -51,7 +51,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Creates a finding.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into() }
     }

@@ -23,7 +23,6 @@ pub(in crate::report) fn base_units(resource: Resource, amount: i64) -> String {
     }
 }
 
-/// The base unit of a resource.
 pub(in crate::report) const fn base_unit(resource: Resource) -> &'static str {
     match resource {
         Resource::Cpu => "cores",

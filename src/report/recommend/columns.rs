@@ -24,7 +24,6 @@ use crate::report::explain::suggestions::suggestions;
 pub enum Column {
     /// The cluster, if the report covers several.
     Cluster,
-    /// The namespace.
     Namespace,
     /// The kind of the workload.
     Kind,
@@ -36,7 +35,6 @@ pub enum Column {
     Replicas,
     /// The VerticalPodAutoscaler that targets the workload.
     Vpa,
-    /// The name of the container.
     Container,
     /// When the container runs: main, init, sidecar.
     Role,
@@ -82,7 +80,6 @@ pub enum Column {
     Samples,
     /// OOM kills of the container within the window.
     OomKills,
-    /// The last OOM kill.
     LastOomKill,
     /// The share of CFS periods in which the container was throttled, from 0 to 1.
     ThrottledShare,
@@ -92,7 +89,6 @@ pub enum Column {
     Shape,
 }
 
-/// The columns of `wide`.
 const WIDE: [Column; 13] = [
     Column::Workload,
     Column::Replicas,
@@ -120,7 +116,6 @@ impl Column {
         Self::iter().filter(|column| *column != Self::Workload).collect()
     }
 
-    /// The columns of `wide`.
     pub(super) fn wide(report: &Report) -> Vec<Self> {
         let mut columns = WIDE.to_vec();
         if report.currency.is_some() {

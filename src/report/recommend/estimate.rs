@@ -24,7 +24,6 @@ const LONGEST_PATTERN: u64 = 4096;
 /// With more points than this, CPU is read at five minutes: directly, and through the API server's proxy.
 const MAX_FINE_POINTS: u64 = 30_000_000;
 const MAX_FINE_POINTS_PROXIED: u64 = 10_000_000;
-/// The step of memory.
 const MEMORY_STEP: Duration = Duration::from_mins(5);
 
 /// The step of CPU samples (`--step`).
@@ -33,12 +32,10 @@ pub enum Step {
     /// One minute, or five minutes if there are many points.
     #[default]
     Auto,
-    /// A fixed step.
     Fixed(Duration),
 }
 
 impl Step {
-    /// The step for this number of series.
     pub fn choose(self, series: u64, length: Duration, proxied: bool) -> Duration {
         match self {
             Self::Fixed(step) => step,
@@ -71,7 +68,6 @@ fn points(series: u64, length: Duration, step: Duration) -> u64 {
 /// What a report would ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Workloads.
     pub workloads: usize,
     /// Containers of pods that exist now.
     pub series: u64,
@@ -79,7 +75,6 @@ pub struct Estimate {
     pub step: Duration,
     /// Points of the history.
     pub points: u64,
-    /// Queries.
     pub queries: u64,
     /// Bytes of the responses.
     pub bytes: u64,
@@ -117,7 +112,6 @@ impl Estimate {
         }
     }
 
-    /// The estimate as text.
     pub fn text(&self, server: &str, strategy: Strategy) -> String {
         let Self { workloads, series, step, points, queries, bytes } = self;
         let mebibytes = |bytes: f64| bytes / f64::from(1 << 20);

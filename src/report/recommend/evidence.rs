@@ -54,7 +54,6 @@ pub type EarlierPeaks = HashMap<(ObjectKey, Box<str>), EarlierPeak>;
 /// Peaks of memory of a container before the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlierPeak {
-    /// The largest one.
     pub largest: Option<MemoryPeak>,
     /// Those of days above the target. The others are not kept, because they are many and decide nothing.
     pub above_target: DailyPeaks,
@@ -63,7 +62,6 @@ pub struct EarlierPeak {
 /// The earlier peaks of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct ReadPeaks {
-    /// The peaks.
     pub peaks: EarlierPeaks,
     /// Workloads with so many pods that only the last part of the time was queried.
     pub shortened: HashSet<ObjectKey>,
@@ -147,9 +145,7 @@ pub struct ReadEvidence<'a> {
     pub histories: &'a Histories,
     /// Peaks before the history.
     pub earlier_peaks: &'a EarlierPeaks,
-    /// Runs of jobs.
     pub runs: &'a JobRuns,
-    /// Groups of nodes.
     pub node_groups: &'a NodeGroups<'a>,
     /// The settings of the model.
     pub settings: &'a Settings,

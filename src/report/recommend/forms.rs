@@ -14,7 +14,6 @@ use super::{
 };
 use crate::report::style::Style;
 
-/// A form of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Form {
@@ -22,9 +21,7 @@ pub enum Form {
     Table,
     /// One row for each container and resource, as text that may be wider than the terminal.
     Wide,
-    /// The report as JSON.
     Json,
-    /// The report as YAML.
     Yaml,
     /// One row for each container and resource, separated by commas.
     Csv,
@@ -59,7 +56,6 @@ impl Form {
         matches!(self, Self::Kustomize)
     }
 
-    /// The names of all forms.
     pub fn names() -> Vec<&'static str> {
         Self::iter().map(Self::name).collect()
     }
@@ -74,7 +70,6 @@ impl fmt::Display for Form {
 /// A value of `-o`: a form, and the file or directory that it is written to. Without one it goes to standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputTarget {
-    /// The form.
     pub form: Form,
     /// The file, or the directory of a form of several files.
     pub path: Option<PathBuf>,
@@ -134,7 +129,6 @@ pub enum RenderError {
     /// The report cannot be serialized.
     #[error("cannot write the report as {form}: {why}")]
     Serialization {
-        /// The form.
         form: Form,
         /// The error of the library.
         why: String,

@@ -61,10 +61,8 @@ pub struct HistoryWorkload {
     pub containers: Vec<HistoryContainer>,
 }
 
-/// A container of a workload.
 #[derive(Clone, Debug)]
 pub struct HistoryContainer {
-    /// Its name.
     pub name: Box<str>,
     /// When it runs.
     pub role: ContainerRole,
@@ -130,7 +128,6 @@ pub fn member_key(workload: &Workload, member: &GroupMember) -> ObjectKey {
 /// What the history of a workload shows.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadHistory {
-    /// Its containers, by name.
     pub containers: Vec<ContainerResult>,
     /// Its containers by group of nodes, if it is a DaemonSet.
     pub node_groups: Vec<NodeGroupHistory>,
@@ -139,11 +136,9 @@ pub struct WorkloadHistory {
 /// What the history of a container shows.
 #[derive(Clone, Debug)]
 pub struct ContainerResult {
-    /// Its name.
     pub name: Arc<str>,
     /// The recommendation; `None` if the container has left the pods.
     pub recommendation: Option<ContainerRecommendation>,
-    /// Its usage.
     pub usage: ContainerUsage,
 }
 
@@ -152,14 +147,12 @@ pub struct ContainerResult {
 pub struct NodeGroupHistory {
     /// The index of the group in [`NodeGroups`].
     pub group: usize,
-    /// The recommendations.
     pub recommendations: Vec<ContainerRecommendation>,
 }
 
 /// How the history is read.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryModel<'a> {
-    /// The settings of the model.
     pub settings: &'a Settings,
     /// The compatibility mode.
     pub compat: Compat,

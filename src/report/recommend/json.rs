@@ -10,12 +10,10 @@ pub fn write_json(report: &Report, out: &mut dyn io::Write) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// The report as JSON.
 pub(super) fn json(report: &Report) -> serde_json::Result<String> {
     serde_json::to_string_pretty(report).map(|json| json + "\n")
 }
 
-/// The report as YAML.
 pub(super) fn yaml(report: &Report) -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(report)
 }

@@ -29,7 +29,6 @@ pub enum ManifestFilesError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
     /// There are too many files.
@@ -44,9 +43,7 @@ pub enum ManifestFilesError {
     /// A write failed after others.
     #[error("cannot write {}: {error}; {restored}", .path.display())]
     Interrupted {
-        /// The file.
         path: PathBuf,
-        /// Why.
         error: io::Error,
         /// What became of the files that were written before.
         restored: String,

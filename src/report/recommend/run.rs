@@ -49,7 +49,6 @@ pub struct RecommendConfig {
     pub kubeconfig: Option<PathBuf>,
     /// The user that clusters are read as.
     pub impersonation: Impersonation,
-    /// The contexts.
     pub contexts: Contexts,
     /// Which workloads.
     pub scope: SurveyScope,
@@ -73,7 +72,6 @@ pub struct RecommendConfig {
     pub compat: Compat,
     /// The rule by which numbers are computed.
     pub strategy: Strategy,
-    /// The label that groups nodes.
     pub node_group_label: Option<String>,
     /// What is decided about the numbers.
     pub report: ReportOptions,
@@ -95,7 +93,6 @@ impl RecommendConfig {
 /// Contexts of a kubeconfig file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contexts {
-    /// The current one.
     Current,
     /// These.
     Named(Vec<String>),
@@ -145,7 +142,6 @@ pub enum RecommendError {
     /// The series of the server cannot be used.
     #[error("{}", series_message(server, error))]
     Series {
-        /// The server.
         server: String,
         /// What failed.
         error: DetectError,

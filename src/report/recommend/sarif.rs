@@ -32,9 +32,7 @@ pub struct Placement {
     pub line: u32,
     /// The index of the workload in [`Report::workloads`].
     pub workload: usize,
-    /// The name of the container.
     pub container: String,
-    /// The resource.
     pub resource: Resource,
 }
 

@@ -23,14 +23,12 @@ use crate::{
 /// The path of the build information.
 const BUILD_INFO: &str = "/api/v1/status/buildinfo";
 
-/// Which server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerChoice {
     /// That at the address of the connection.
     Address,
     /// One in the cluster: this Service, or one that is found.
     InCluster {
-        /// The Service.
         service: Option<ServiceAddress>,
         /// How it is reached.
         via: Via,

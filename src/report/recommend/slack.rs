@@ -26,7 +26,6 @@ const MAX_LIST_BLOCKS: usize = 15;
 const DEFAULT_TOP: usize = 10;
 const MAX_MESSAGES: usize = 10;
 
-/// Renders the report.
 pub(super) fn render(report: &Report, options: &FormOptions) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&message(report, options)).map(|json| json + "\n")
 }

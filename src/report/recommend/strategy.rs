@@ -170,7 +170,6 @@ impl Bucket {
 const DROPPED_BITS: u32 = 11;
 
 impl UsageDistribution {
-    /// Adds samples.
     pub fn add(&mut self, batch: SampleBatch<'_>) {
         if batch.gauge != UsageMetric::Cpu {
             return;

@@ -27,7 +27,6 @@ const MAX_MESSAGES: usize = 50;
 /// The width that a name may take in a column beside numbers; a longer one has its own line.
 pub(super) const MAX_NAME: usize = 48;
 
-/// Renders the report.
 pub(super) fn render(report: &Report, style: &Style, options: &FormOptions) -> String {
     let mut page = Page::new(style);
     let selection = Selection::new(report, options.sort);
@@ -116,7 +115,6 @@ fn totals(page: &mut Page<'_>, report: &Report) {
     }
 }
 
-/// The totals as lines of a table.
 fn totals_lines(rows: &[TotalsRow], currency: &str) -> Vec<String> {
     let width = |index: usize| {
         let costs = rows.iter().filter_map(|row| row.cost.as_ref());
@@ -329,7 +327,7 @@ fn next_steps(page: &mut Page<'_>, selection: &Selection<'_>) {
         steps.push(("recommend --diff DIRECTORY".to_owned(), "the change to your manifests"));
     }
     if !selection.without.is_empty() {
-        steps.push(("doctor".to_owned(), "what the history lacks"));
+        steps.push(("doctor --cluster".to_owned(), "what the cluster lacks"));
     }
     if steps.is_empty() {
         return;

@@ -11,7 +11,6 @@ use super::{
     words,
 };
 
-/// A row of the totals.
 pub(super) struct TotalsRow {
     pub(super) label: &'static str,
     pub(super) requested: String,

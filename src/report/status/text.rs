@@ -6,7 +6,6 @@ use crate::report::style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW};
 /// The column at which the details of a role start.
 const DETAIL_INDENT: usize = 4;
 
-/// Renders the report.
 pub fn render(report: &StatusReport, style: &Style) -> String {
     let mut page = Page::new(style);
     page.line(format_args!(

@@ -12,7 +12,6 @@ use plimsoll_core::{
 /// A DatadogMonitor that gates scaling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedMonitor {
-    /// Name of the monitor.
     pub name: String,
     /// Whether it blocks scaling.
     pub blocks: bool,
@@ -29,7 +28,6 @@ pub struct ExportedState {
     pub bounds: (i32, i32),
     /// The tolerance around the watermarks, in thousandths of the watermark.
     pub tolerance: i64,
-    /// The desired replicas.
     pub desired_replicas: Option<i32>,
     /// Whether the condition `ScalingActive` is true.
     pub scaling_active: bool,
@@ -78,9 +76,7 @@ pub trait ReplicaMetricsSource: Send + Sync {
 /// An object with its exported state.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaRow<'a> {
-    /// The object.
     pub key: &'a ObjectKey,
-    /// Its state.
     pub state: &'a ExportedState,
     /// The time of the scrape.
     pub now: Time,
@@ -116,7 +112,6 @@ impl ExportedState {
             self.cooldown_seconds.map(|(up, down)| (remaining(up), remaining(down)));
     }
 
-    /// Sets the decision.
     pub fn set_decision(&mut self, decision: Arc<ScaleDecision>) {
         if decision.metrics.iter().any(|metric| metric.unknown.is_none()) {
             self.last_value_at = Some(self.reconciled_at);
@@ -125,7 +120,6 @@ impl ExportedState {
         self.decision = Some(decision);
     }
 
-    /// The metrics of the decision.
     fn metrics(&self) -> &[MetricDecision] {
         self.decision.as_ref().map_or(&[], |decision| decision.metrics.as_slice())
     }

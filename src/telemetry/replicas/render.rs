@@ -65,7 +65,6 @@ pub struct ReplicaObjectMetrics {
 enum DuplicateNames {
     /// Only the last one is rendered.
     LastWins,
-    /// Their names are numbered.
     Numbered,
 }
 

@@ -36,7 +36,6 @@ pub struct AutoscalersPage {
     pub autoscalers: Vec<AutoscalerFacts>,
 }
 
-/// The autoscalers of one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerPage {
@@ -54,9 +53,7 @@ pub struct AutoscalerPage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoscalerTimeline {
-    /// The kind of the autoscaler.
     pub kind: String,
-    /// The timeline.
     pub timeline: Option<ReplicaTimeline>,
     /// Why there is no timeline.
     pub timeline_error: Option<String>,
@@ -118,7 +115,6 @@ fn notes(one: &AutoscalerFacts, now: Time) -> String {
     parts.join("; ")
 }
 
-/// Renders the list.
 pub(super) fn render_list(page: &AutoscalersPage, place: Place<'_>) -> String {
     let root = place.route.root();
     layout::page(place, &page.head, "Autoscalers", |html| {
@@ -185,7 +181,6 @@ fn mode(mode: &str) -> &str {
     }
 }
 
-/// Renders the page of one name.
 pub(super) fn render(page: &AutoscalerPage, place: Place<'_>) -> String {
     let first = page.autoscalers.first();
     let title = first.map_or_else(String::new, |one| format!("{}/{}", one.namespace, one.name));

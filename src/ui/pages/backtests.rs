@@ -27,11 +27,9 @@ pub struct BacktestsPage {
     pub reports: Vec<ReportFile>,
 }
 
-/// A report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportFile {
-    /// The name of the file.
     pub name: String,
     /// Its size in bytes.
     pub bytes: u64,
@@ -51,7 +49,6 @@ impl BacktestsPage {
     }
 }
 
-/// Renders the page.
 pub(super) fn render(page: &BacktestsPage, place: Place<'_>) -> String {
     let root = place.route.root();
     layout::page(place, &page.head, "Backtests", |html| {

@@ -50,7 +50,6 @@ impl Csv {
         }
     }
 
-    /// Ends the row.
     pub fn end_row(&mut self) {
         self.text.push_str("\r\n");
         self.is_start_of_line = true;

@@ -19,7 +19,6 @@ use crate::{
 /// Rows of the page; the JSON and CSV forms have all.
 const MAX_ROWS: usize = 300;
 
-/// What is held back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldBackPage {
@@ -30,19 +29,14 @@ pub struct HeldBackPage {
     pub objects: Vec<HeldBackObject>,
 }
 
-/// An object that is held back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldBackObject {
     /// The kind of the autoscaler.
     pub kind: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The kind of its target.
     pub target_kind: String,
-    /// The name of its target.
     pub target_name: String,
     /// Why, and since when.
     #[serde(flatten)]
@@ -93,7 +87,6 @@ impl HeldBackPage {
     }
 }
 
-/// Renders the page.
 pub(super) fn render(page: &HeldBackPage, place: Place<'_>) -> String {
     let root = place.route.root();
     layout::page(place, &page.head, "Held back", |html| {

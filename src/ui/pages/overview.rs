@@ -32,9 +32,8 @@ use crate::{
 /// Workloads in the short lists.
 const SHORT_LIST: usize = 8;
 /// Namespaces in the table.
-const MAX_NAMESPACES: usize = 200;
+const MAX_NAMESPACES: usize = 100;
 
-/// The overview.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,7 +128,6 @@ impl OverviewPage {
     }
 }
 
-/// Renders the page.
 pub(super) fn render(page: &OverviewPage, place: Place<'_>) -> String {
     layout::page(place, &page.head, "Overview", |html| {
         html.raw("<h1>Overview</h1>\n");

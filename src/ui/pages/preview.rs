@@ -39,7 +39,6 @@ pub struct PreviewPage {
     pub held_back: usize,
     /// Pods that need no change.
     pub unchanged: usize,
-    /// The workloads.
     pub workloads: Vec<NamespacedPreview>,
     /// What was assumed.
     pub notes: Vec<String>,
@@ -48,7 +47,6 @@ pub struct PreviewPage {
 /// What the updater would do with the pods of a VPA.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NamespacedPreview {
-    /// The namespace.
     pub namespace: String,
     /// The decisions.
     #[serde(flatten)]
@@ -87,7 +85,6 @@ impl PreviewPage {
     }
 }
 
-/// Renders the page.
 pub(super) fn render(page: &PreviewPage, place: Place<'_>) -> String {
     let root = place.route.root();
     layout::page(place, &page.head, "Preview", |html| {

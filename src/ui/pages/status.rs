@@ -36,7 +36,6 @@ impl StatusPage {
     }
 }
 
-/// Renders the page.
 pub(super) fn render(page: &StatusPage, place: Place<'_>) -> String {
     layout::page(place, &page.head, "Status", |html| {
         html.raw("<h1>Status of the roles</h1>\n");

@@ -23,7 +23,7 @@ use crate::{
 
 /// Labels to choose from: those that most workloads have.
 const MAX_LABELS: usize = 40;
-/// A label with more values than this tells workloads apart, and does not group them.
+/// A label with more values than this identifies workloads and does not group them.
 const MAX_VALUES: usize = 200;
 /// Kinds whose pods run for a part of the time: their requests are in no sum by label.
 const JOB_KINDS: [&str; 2] = ["CronJob", "Job"];
@@ -32,9 +32,7 @@ const JOB_KINDS: [&str; 2] = ["CronJob", "Job"];
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceTotals {
-    /// The number of workloads.
     pub workloads: usize,
-    /// The number of containers.
     pub containers: usize,
     /// CPU in millicores.
     pub cpu: ResourceTotals,
@@ -88,7 +86,6 @@ impl From<&Totals> for NamespaceTotals {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelTotals {
-    /// The label.
     pub label: String,
     /// The sums by value.
     pub values: BTreeMap<String, NamespaceTotals>,

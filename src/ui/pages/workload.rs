@@ -41,7 +41,6 @@ pub struct WorkloadDetails {
     pub timeline: Option<Result<Timeline, String>>,
 }
 
-/// One workload.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,7 +54,6 @@ pub struct WorkloadPage {
     pub gone: bool,
     /// The workload as `plimsoll recommend` reports it, with the targets of its VPA.
     pub workload: WorkloadReport,
-    /// Its VPA.
     pub vpa: Option<VpaFacts>,
     /// The autoscalers that set its replicas.
     pub autoscalers: Vec<AutoscalerFacts>,
@@ -65,7 +63,6 @@ pub struct WorkloadPage {
     pub explanation: Option<VpaReport>,
     /// Why there is no explanation.
     pub explanation_error: Option<String>,
-    /// The timeline.
     pub timeline: Option<Timeline>,
     /// Why there is no timeline.
     pub timeline_error: Option<String>,
@@ -166,7 +163,6 @@ fn parted<T>(result: Option<Result<T, String>>) -> (Option<T>, Option<String>) {
     }
 }
 
-/// Renders the page.
 pub(super) fn render(page: &WorkloadPage, place: Place<'_>) -> String {
     let workload = &page.workload;
     let title = format!("{}/{}", workload.namespace, workload.name);

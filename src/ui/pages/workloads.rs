@@ -47,9 +47,7 @@ pub struct WorkloadsPage {
     pub matching: usize,
     /// This page, from 1.
     pub page: usize,
-    /// The number of pages.
     pub pages: usize,
-    /// The workloads of this page.
     pub workloads: Vec<WorkloadRow>,
     /// The namespaces to choose from.
     pub namespaces: Vec<String>,
@@ -140,7 +138,6 @@ fn identity(row: &WorkloadRow) -> [&str; 3] {
     [&row.namespace, &row.name, &row.kind]
 }
 
-/// Renders the page.
 pub(super) fn render(page: &WorkloadsPage, place: Place<'_>) -> String {
     let title = match &page.namespace {
         Some(namespace) => format!("Workloads in {namespace}"),

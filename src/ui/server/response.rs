@@ -26,7 +26,6 @@ const REPORT_POLICY: HeaderValue = HeaderValue::from_static(
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-/// The body of a response with its type.
 pub(super) type Body = Full<Bytes>;
 
 /// A response with the headers that all have.

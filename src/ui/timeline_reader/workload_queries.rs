@@ -99,7 +99,6 @@ pub(super) fn queries(
     queries
 }
 
-/// The names of the pods of a workload.
 fn pod_pattern(kind: &str, name: &str) -> Pattern {
     let suffix = match kind {
         "Deployment" => "-[0-9a-z]{1,10}-[0-9a-z]{5}",

@@ -14,7 +14,6 @@ use plimsoll_core::{
     types::Time,
 };
 
-/// The key of the annotation.
 pub const KEY: &str = "plimsoll.dev/history";
 
 /// Maximum size of the annotation in bytes.

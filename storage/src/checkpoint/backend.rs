@@ -7,7 +7,6 @@ use kube::Client;
 use super::{cache::CheckpointCache, client::CheckpointClient};
 use plimsoll_core::types::Time;
 
-/// Options of the checkpoint backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointOptions {
     /// Restricts the backend to checkpoints of this namespace.
@@ -50,7 +49,6 @@ impl CheckpointStorage {
         }
     }
 
-    /// The number of cached objects.
     pub fn cached_objects(&self) -> usize {
         self.table.len()
     }

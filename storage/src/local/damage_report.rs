@@ -9,11 +9,9 @@ use plimsoll_core::history::SkippedRecord;
 pub struct DamageReport {
     /// The directory of the history.
     pub location: String,
-    /// Number of intact records.
     pub intact_records: usize,
     /// Records that are lost or restored to an older state. Empty if the damage is harmless.
     pub lost: Vec<SkippedRecord>,
-    /// Harmless damage.
     pub harmless: Vec<SkippedRecord>,
     /// The name of the copy of the damaged file, which is kept if anything is lost.
     pub damaged_copy: Option<String>,

@@ -43,13 +43,11 @@ pub trait SeriesVisitor: Send {
 /// The part of a series that a visitor wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// The points.
     Points,
     /// Only the labels: the points are skipped without parsing.
     LabelsOnly,
 }
 
-/// The type of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultType {
     /// One point per series.
@@ -58,11 +56,9 @@ pub enum ResultType {
     Matrix,
     /// One point without labels.
     Scalar,
-    /// A string.
     String,
 }
 
-/// The summary of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
     /// The type of the result, if the server reports it.
@@ -114,12 +110,10 @@ pub enum DecodeError {
         /// The maximum length.
         longest: usize,
     },
-    /// The server reports an error.
     #[error("{kind}: {message}")]
     ReportedByServer {
         /// The error type (`bad_data`, `execution`, `timeout`, ...).
         kind: String,
-        /// The error message.
         message: String,
     },
 }

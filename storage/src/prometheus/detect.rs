@@ -49,7 +49,6 @@ pub struct SchemaOverrides {
 /// Why detection failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DetectError {
-    /// A query failed.
     #[error(transparent)]
     Failed(#[from] QueryError),
     /// The server has no container usage series under any known name.
@@ -58,7 +57,6 @@ pub enum DetectError {
          cAdvisor (the kubelets' /metrics/cadvisor), the matchers, and the label settings"
     )]
     NoUsageSeries {
-        /// The metric.
         metric: String,
         /// The matchers, as text.
         matching: String,

@@ -33,7 +33,6 @@ pub enum RangeFunction {
     Max,
     /// The minimum.
     Min,
-    /// The count.
     Count,
     /// The last value.
     Last,
@@ -42,11 +41,9 @@ pub enum RangeFunction {
 /// An aggregation of several series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregation {
-    /// The sum.
     Sum,
     /// The maximum.
     Max,
-    /// The count.
     Count,
     /// The constant 1 for each group.
     Group,

@@ -51,7 +51,6 @@ pub struct Schema {
 /// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithOrigin<T> {
-    /// The value.
     pub value: T,
     /// Where the value comes from.
     pub origin: Origin,
@@ -94,11 +93,9 @@ pub struct UsageSeries {
 /// A job and path with usage series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageJob {
-    /// The job.
     pub job: String,
     /// The metrics path, if the series have it.
     pub metrics_path: String,
-    /// Number of containers.
     pub containers: u64,
 }
 
@@ -157,22 +154,18 @@ pub enum Dialect {
     MetricsQl,
 }
 
-/// A label and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelValues {
-    /// The label.
     pub label: String,
     /// The values. Series without the label have the empty value.
     pub values: BTreeSet<String>,
 }
 
 impl<T> WithOrigin<T> {
-    /// Creates a configured value.
     pub fn configured(value: T) -> Self {
         Self { value, origin: Origin::Configured }
     }
 
-    /// Creates a detected value.
     pub fn detected(value: T) -> Self {
         Self { value, origin: Origin::Detected }
     }
@@ -194,7 +187,6 @@ impl fmt::Display for Origin {
 }
 
 impl Default for ScrapeInterval {
-    /// The default scrape interval of Prometheus.
     fn default() -> Self {
         Self { interval: Duration::from_mins(1), longest_gap: Duration::from_mins(1) }
     }

@@ -14,7 +14,6 @@ pub enum ServerFlavor {
     Thanos,
     /// Grafana Mimir, or Grafana's own service.
     Mimir,
-    /// Cortex.
     Cortex,
     /// VictoriaMetrics, single or cluster.
     VictoriaMetrics,

@@ -36,7 +36,6 @@ use reqwest::{
     header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION},
 };
 
-/// The response of a [`Transport`].
 pub use reqwest::Response;
 
 use self::{

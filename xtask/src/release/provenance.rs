@@ -1,5 +1,5 @@
 //! The statement of where the files of a release come from: in-toto Statement 1 with a SLSA provenance 1 predicate. It is
-//! not signed; whoever publishes signs it.
+//! not signed; the publisher signs it.
 
 use serde_json::{Value, json};
 

@@ -44,7 +44,6 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    /// Adds an error.
     pub fn add(&mut self, error: FieldError) {
         if self.errors.len() < MAX_MESSAGES {
             let FieldError { path, error_type, value, detail } = error;

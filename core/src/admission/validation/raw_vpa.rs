@@ -93,14 +93,12 @@ pub(super) struct CpuBoost {
 }
 
 impl Spec {
-    /// Returns the container policies.
     pub fn container_policies(&self) -> &[ContainerPolicy] {
         let policies =
             self.resource_policy.as_ref().and_then(|policy| policy.container_policies.as_deref());
         policies.unwrap_or_default()
     }
 
-    /// Returns the eviction requirements.
     pub fn eviction_requirements(&self) -> &[EvictionRequirement] {
         let requirements =
             self.update_policy.as_ref().and_then(|policy| policy.eviction_requirements.as_deref());

@@ -13,11 +13,8 @@ use crate::types::quantity::Quantity;
 pub struct OtherAutoscaler<'a> {
     /// `VerticalPodAutoscaler` or `HorizontalPodAutoscaler`.
     pub kind: &'a str,
-    /// Name of the autoscaler.
     pub name: &'a str,
-    /// Kind of its target.
     pub target_kind: &'a str,
-    /// Name of its target.
     pub target_name: &'a str,
     /// What it scales on relative to requests. Empty for a VPA.
     pub utilization_of: Vec<UtilizationMetric<'a>>,
@@ -26,7 +23,6 @@ pub struct OtherAutoscaler<'a> {
 /// A metric whose target is relative to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtilizationMetric<'a> {
-    /// Name of the resource.
     pub resource: &'a str,
     /// Name of the container; `None` for all of them.
     pub container: Option<&'a str>,

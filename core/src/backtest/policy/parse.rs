@@ -21,17 +21,13 @@ pub enum InvalidPolicy {
     UnknownRule {
         /// The policy as it was written.
         policy: String,
-        /// The name.
         name: String,
-        /// The name that is nearest to it.
         nearest: &'static str,
     },
     /// There is no such key.
     #[error("policy `{policy}`: there is no setting `{key}`; did you mean `{nearest}`?")]
     UnknownKey {
-        /// The name of the policy.
         policy: String,
-        /// The key.
         key: String,
         /// The key that is nearest to it.
         nearest: &'static str,
@@ -40,22 +36,11 @@ pub enum InvalidPolicy {
     #[error(
         "policy `{policy}`: the rule `{rule}` has no setting `{key}`; it has profile and apply"
     )]
-    NotOfRule {
-        /// The name of the policy.
-        policy: String,
-        /// Its rule.
-        rule: PolicyRule,
-        /// The key.
-        key: &'static str,
-    },
-    /// A value is invalid.
+    NotOfRule { policy: String, rule: PolicyRule, key: &'static str },
     #[error("policy `{policy}`: `{value}` is no value of `{key}`; use {expected}")]
     InvalidValue {
-        /// The name of the policy.
         policy: String,
-        /// The key.
         key: &'static str,
-        /// The value.
         value: String,
         /// What it should be.
         expected: String,
@@ -65,12 +50,7 @@ pub enum InvalidPolicy {
     Malformed(String),
     /// A key has two values.
     #[error("policy `{policy}`: `{key}` is set twice")]
-    Repeated {
-        /// The name of the policy.
-        policy: String,
-        /// The key.
-        key: &'static str,
-    },
+    Repeated { policy: String, key: &'static str },
 }
 
 /// The settings of our model, by the annotations that set them for a VPA.

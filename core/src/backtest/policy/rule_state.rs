@@ -31,7 +31,6 @@ pub(crate) struct RuleContext<'a> {
 pub(crate) enum Advice {
     /// A recommendation as in the status of a VerticalPodAutoscaler; limits keep their ratio.
     Object(vpa::Recommendation),
-    /// Amounts for each container.
     Amounts(Vec<Option<ContainerAdvice>>),
 }
 
@@ -48,7 +47,6 @@ pub(crate) struct ContainerAdvice {
 pub(crate) enum LimitAdvice {
     /// None at all.
     Unset,
-    /// As the request.
     AsRequest,
     /// What it is, but not below the request.
     Keep,
@@ -70,7 +68,6 @@ pub(crate) struct Seen<'a> {
     pub memory_request: Option<Bytes>,
 }
 
-/// A rule with its state.
 pub(crate) enum RuleState<'a> {
     /// Nothing is recommended.
     Recorded,
@@ -118,6 +115,20 @@ impl<'a> RuleState<'a> {
             Self::Plan(plan) => plan.take_cpu(seen, cores),
             Self::Autopilot(autopilot) => autopilot.take_cpu(seen, cores),
             Self::Recorded | Self::Window(_) | Self::Oracle(_) => {}
+        }
+    }
+
+    /// Rules that read the recording itself: each pod used this part of the CPU that was recorded in a minute.
+    pub fn scale_cpu(&mut self, container: usize, minute: u32, factor: f64) {
+        if let Self::Window(state) = self {
+            state.scale_cpu(container, minute, factor);
+        }
+    }
+
+    /// The same for memory in a window.
+    pub fn scale_memory(&mut self, container: usize, window: u32, factor: f64) {
+        if let Self::Window(state) = self {
+            state.scale_memory(container, window, factor);
         }
     }
 

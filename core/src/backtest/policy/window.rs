@@ -30,12 +30,31 @@ pub(crate) struct Window<'a> {
     recording: &'a WorkloadRecording,
     /// What was seen of peaks that a limit cut, by container, pod and window.
     cut: BTreeMap<(usize, usize, u32), f64>,
+    /// The part of what was recorded that pods use if replicas are modelled, by container: for each minute and window.
+    cpu_factors: Vec<Vec<f32>>,
+    memory_factors: Vec<Vec<f32>>,
     values: Vec<f64>,
 }
 
 impl<'a> Window<'a> {
     pub fn new(rule: PolicyRule, context: RuleContext<'a>) -> Self {
-        Self { rule, recording: context.recording, cut: BTreeMap::new(), values: Vec::new() }
+        let containers = context.recording.containers.len();
+        Self {
+            rule,
+            recording: context.recording,
+            cut: BTreeMap::new(),
+            cpu_factors: vec![Vec::new(); containers],
+            memory_factors: vec![Vec::new(); containers],
+            values: Vec::new(),
+        }
+    }
+
+    pub fn scale_cpu(&mut self, container: usize, minute: u32, factor: f64) {
+        set_factor(&mut self.cpu_factors[container], minute, factor);
+    }
+
+    pub fn scale_memory(&mut self, container: usize, window: u32, factor: f64) {
+        set_factor(&mut self.memory_factors[container], window, factor);
     }
 
     pub fn cut_memory(&mut self, seen: Seen<'_>, window: u32, bytes: f64) {
@@ -135,17 +154,33 @@ impl<'a> Window<'a> {
         })
     }
 
+    /// The minutes of a slice that have a value, and the value.
+    fn known<'s>(
+        &'s self,
+        container: usize,
+        span: Span,
+        (_, usage, values): (usize, &'a PodContainer, &'s [f32]),
+    ) -> impl Iterator<Item = (i64, f64)> + use<'s, 'a> {
+        let first = i64::from(usage.first_minute).max(span.minutes.0);
+        let factors = &self.cpu_factors[container];
+        let known = values.iter().enumerate().filter(|(_, cores)| !cores.is_nan());
+        known.map(move |(offset, cores)| {
+            let minute = first + offset as i64;
+            (minute, f64::from(*cores) * factor_at(factors, minute))
+        })
+    }
+
     fn minutes(&self, container: usize, span: Span) -> u64 {
         let slices = self.slices(container, span);
-        slices.map(|(_, _, values)| known(values).count() as u64).sum()
+        slices.map(|(_, _, values)| values.iter().filter(|of| !of.is_nan()).count() as u64).sum()
     }
 
     fn largest_pod_quantile(&mut self, container: usize, span: Span, share: f64) -> Option<f64> {
         let mut largest: Option<f64> = None;
         let mut values = std::mem::take(&mut self.values);
-        for (_, _, slice) in self.slices(container, span) {
+        for slice in self.slices(container, span) {
             values.clear();
-            values.extend(known(slice));
+            values.extend(self.known(container, span, slice).map(|(_, cores)| cores));
             let found = quantile(&mut values, share);
             largest = largest.into_iter().chain(found).reduce(f64::max);
         }
@@ -156,8 +191,8 @@ impl<'a> Window<'a> {
     fn quantile(&mut self, container: usize, span: Span, share: f64) -> Option<f64> {
         let mut values = std::mem::take(&mut self.values);
         values.clear();
-        for (_, _, slice) in self.slices(container, span) {
-            values.extend(known(slice));
+        for slice in self.slices(container, span) {
+            values.extend(self.known(container, span, slice).map(|(_, cores)| cores));
         }
         let found = quantile(&mut values, share);
         self.values = values;
@@ -167,12 +202,11 @@ impl<'a> Window<'a> {
     /// The largest use of any pod in each interval of so many minutes; intervals without a value are left out.
     fn largest_minutes(&self, container: usize, span: Span, interval: usize) -> Vec<f64> {
         let mut largest: BTreeMap<i64, f64> = BTreeMap::new();
-        for (_, usage, slice) in self.slices(container, span) {
-            let first = i64::from(usage.first_minute).max(span.minutes.0);
-            for (offset, cores) in slice.iter().enumerate().filter(|(_, cores)| !cores.is_nan()) {
-                let interval = i64::try_from(interval).unwrap_or(i64::MAX);
-                let slot = largest.entry((first + offset as i64) / interval).or_insert(0.0);
-                *slot = slot.max(f64::from(*cores));
+        let interval = i64::try_from(interval).unwrap_or(i64::MAX);
+        for slice in self.slices(container, span) {
+            for (minute, cores) in self.known(container, span, slice) {
+                let slot = largest.entry(minute / interval).or_insert(0.0);
+                *slot = slot.max(cores);
             }
         }
         largest.into_values().collect()
@@ -184,7 +218,7 @@ impl<'a> Window<'a> {
         for (pod, usage, _) in self.slices(container, span) {
             for (offset, bytes) in usage.memory.iter().enumerate().filter(|(_, w)| !w.is_nan()) {
                 let window = i64::from(usage.first_window) + offset as i64;
-                let bytes = f64::from(*bytes);
+                let bytes = f64::from(*bytes) * factor_at(&self.memory_factors[container], window);
                 if window < span.windows.0 || window >= span.windows.1 || largest >= Some(bytes) {
                     continue;
                 }
@@ -196,8 +230,17 @@ impl<'a> Window<'a> {
     }
 }
 
-fn known(values: &[f32]) -> impl Iterator<Item = f64> {
-    values.iter().filter(|value| !value.is_nan()).map(|value| f64::from(*value))
+fn set_factor(factors: &mut Vec<f32>, index: u32, factor: f64) {
+    let index = index as usize;
+    if factors.len() <= index {
+        factors.resize(index + 1, 1.0);
+    }
+    factors[index] = factor as f32;
+}
+
+fn factor_at(factors: &[f32], index: i64) -> f64 {
+    let index = usize::try_from(index).ok();
+    index.and_then(|index| factors.get(index)).map_or(1.0, |factor| f64::from(*factor))
 }
 
 /// The minutes and windows that are known at a time, within a number of seconds; the ends are exclusive.

@@ -6,9 +6,8 @@ use super::usage::{self, MINUTES_PER_WINDOW};
 use crate::{
     backtest::recording::{
         CPU_STEP_SECONDS, ContainerRecording, Evaluation, MEMORY_STEP_SECONDS, PodContainer,
-        RecordedStep, WorkloadRecording,
+        WorkloadRecording, amounts_at,
     },
-    rightsizing::survey::Amounts,
     types::{Time, units::Bytes},
 };
 
@@ -179,19 +178,13 @@ fn assume_demand(
         let since = kill.as_secs() - recording.from.as_secs();
         let Ok(window) = u32::try_from(since.div_euclid(MEMORY_STEP_SECONDS)) else { continue };
         let used = usage::memory_at(usage, window).map(f64::from);
-        let limit = amounts_at(&container.limits, *kill).memory.map(Bytes::as_f64);
+        let [_, limits] = usage.steps(container);
+        let limit = amounts_at(limits, *kill).memory.map(Bytes::as_f64);
         // Without a known limit, what was used is all that is known.
         if let Some(known) = limit.or(used) {
             each(window, used.unwrap_or_default().max(known * KILL_FACTOR));
         }
     }
-}
-
-/// The amounts that hold at a time. Before the first step they are those of the first.
-pub(super) fn amounts_at(steps: &[RecordedStep], at: Time) -> Amounts {
-    let after = steps.partition_point(|step| step.at <= at);
-    let step = steps.get(after.saturating_sub(1));
-    step.map_or_else(Amounts::default, |step| step.amounts)
 }
 
 /// Collects the samples of days.
@@ -236,14 +229,15 @@ impl DayCollector {
         let day = |mut day: CollectedDay| {
             let count = |minutes: &[bool]| minutes.iter().filter(|seen| **seen).count() as u32;
             let seen = count(&day.cpu_minutes).max(count(&day.memory_minutes));
-            DayFacts {
-                is_judged: seen >= NEEDED_MINUTES,
-                p95: nearest_rank(&mut day.means, PERCENTILE),
-                peak: day.peak,
-            }
+            DayFacts { is_judged: seen >= NEEDED_MINUTES, p95: p95(&mut day.means), peak: day.peak }
         };
         self.days.into_iter().map(day).collect()
     }
+}
+
+/// The p95 of means of five minutes.
+pub(super) fn p95(means: &mut [f64]) -> Option<f64> {
+    nearest_rank(means, PERCENTILE)
 }
 
 /// The smallest value that at least this share of values does not exceed.

@@ -5,6 +5,7 @@ use super::{
     facts::{DAY_SECONDS, Facts},
     pods::{Held, Sizer, VirtualPod},
     replicas::Replicas,
+    scaling::Scaling,
     updating::{Change, Updating},
     usage,
 };
@@ -20,6 +21,7 @@ use crate::{
             RuleState,
         },
         recording::{CPU_STEP_SECONDS, Evaluation, WorkloadRecording},
+        replica_model::UtilizationScaling,
     },
     rightsizing::survey::Amounts,
     sizing::{ContainerRef, SizedContainer},
@@ -64,7 +66,12 @@ impl<'a> Life<'a> {
         evaluation: &'a Evaluation,
         policy: &'a Policy,
         settings: &'a ReplaySettings,
+        scaling: Option<&'a UtilizationScaling>,
     ) -> Self {
+        // What was requested in fact had the replicas that were recorded, and the yardstick is made from these.
+        let is_modelled = !matches!(policy.rule, PolicyRule::Current | PolicyRule::Oracle);
+        let scaling = scaling.filter(|_| is_modelled);
+        let scaling = scaling.map(|scaling| Scaling::new(recording, facts, scaling));
         let rule = RuleState::new(policy, RuleContext { recording, facts, settings });
         let compat = policy.rule.model().unwrap_or_default();
         let in_place = policy.in_place.unwrap_or(settings.in_place);
@@ -95,7 +102,7 @@ impl<'a> Life<'a> {
             rule,
             sizer: Sizer::new(recording, compat, mode),
             applies,
-            replicas: Replicas::new(recording, facts, evaluation.from),
+            replicas: Replicas::new(recording, facts, evaluation.from, scaling),
             applied: None,
             estimates: Vec::new(),
             first_advice: vec![None; recording.containers.len()],
@@ -112,15 +119,16 @@ impl<'a> Life<'a> {
             let is_gone = self.replicas.remove_gone(now, &mut self.rule);
             let sets_pods = is_current || now <= self.evaluation.from;
             self.replicas.follow_recording(now, sets_pods);
+            let is_rescaled = self.replicas.rescale(minute, now, &mut self.rule);
             let is_born = self.create_pods(minute, now);
-            if was_killed || is_gone || is_born {
+            if was_killed || is_gone || is_rescaled || is_born {
                 self.note_change();
             }
             if now >= self.evaluation.from {
                 self.decide(now);
             }
             self.note_first_advice(now);
-            self.replicas.run_minute(minute, now);
+            self.replicas.run_minute(minute, now, &mut self.rule);
         }
         let facts = self.facts;
         let leaves_out = |container: usize| is_current && !facts.containers[container].has_requests;

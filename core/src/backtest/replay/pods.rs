@@ -1,7 +1,8 @@
 //! Virtual pods: those of the recording, with the requests and limits of a policy.
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
+use super::tally::WindowOutcome;
 use crate::{
     api::{
         ResourceList, ResourceName, VerticalPodAutoscalerSpec,
@@ -9,7 +10,7 @@ use crate::{
     },
     backtest::{
         policy::{Advice, ContainerAdvice, LimitAdvice},
-        recording::WorkloadRecording,
+        recording::{PodContainer, WorkloadRecording},
     },
     rightsizing::survey::Amounts,
     sizing::{
@@ -22,6 +23,9 @@ use crate::{
         units::{Bytes, MilliCpu},
     },
 };
+
+/// A container that was killed in one window has just restarted in the next.
+const WINDOWS_AFTER_KILL: u32 = 2;
 
 /// Requests and limits of a container; a missing one is not set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub(super) struct Held {
 pub(super) struct VirtualPod {
     /// The index of the pod in the recording whose usage it has.
     pub recorded: usize,
+    /// Distinguishes pods that have the usage of the same recorded pod; 0 for the recorded pod itself.
+    pub copy: u32,
     pub name: Arc<str>,
     /// How often it was replaced.
     pub generation: u32,
@@ -45,6 +51,10 @@ pub(super) struct VirtualPod {
     pub resizes: i64,
     /// Whether it was created with a recommendation.
     pub is_sized: bool,
+    /// What the recorded pod has at this time, by container.
+    pub recorded_amounts: Vec<Held>,
+    /// When that changes next.
+    pub next_step: Option<Time>,
     pub containers: Vec<VirtualContainer>,
 }
 
@@ -66,6 +76,8 @@ pub(super) struct VirtualContainer {
     pub last_kill: Option<(Time, Time)>,
     /// The position in the throttled minutes of the recording.
     pub throttled: usize,
+    /// The sum of cores in this window, and of how many minutes.
+    pub mean: (f64, u32),
 }
 
 /// The peak of a window, as a metrics server shows it once the window is over.
@@ -78,6 +90,58 @@ pub(super) struct PendingPeak {
     pub request: Option<Bytes>,
     /// The limit at which the container was killed.
     pub killed_at: Option<Bytes>,
+}
+
+impl VirtualPod {
+    /// Names it after the recorded pod, uniquely.
+    pub fn set_name(&mut self, recorded: &str) {
+        let mut name = recorded.to_owned();
+        if self.copy > 0 {
+            // A String is always writable.
+            let _ = write!(name, "+{}", self.copy);
+        }
+        if self.generation > 0 {
+            let _ = write!(name, ".{}", self.generation);
+        }
+        self.name = name.into();
+    }
+}
+
+impl VirtualContainer {
+    /// Whether the container was throttled in fact.
+    pub fn was_throttled(&mut self, usage: &PodContainer, minute: u32) -> bool {
+        let minutes = &usage.throttled_minutes;
+        while minutes.get(self.throttled).is_some_and(|throttled| *throttled < minute) {
+            self.throttled += 1;
+        }
+        minutes.get(self.throttled) == Some(&minute)
+    }
+
+    /// Compares the demand of a window with the limit, and keeps what will be seen of it.
+    pub fn run_window(
+        &mut self,
+        was: &Held,
+        window: u32,
+        demand: f64,
+        is_assumed: bool,
+    ) -> WindowOutcome {
+        let limit = self.held.memory_limit;
+        let is_cut = limit.is_some_and(|limit| demand > limit.as_f64());
+        let is_killed = is_cut && window >= self.next_kill;
+        if is_killed {
+            self.next_kill = window + WINDOWS_AFTER_KILL;
+        }
+        let (request, killed_at) = (self.held.memory, limit.filter(|_| is_killed));
+        let bytes = limit.map_or(demand, |limit| demand.min(limit.as_f64()));
+        let peak = PendingPeak { window, bytes, is_cut, request, killed_at };
+        self.pending[window as usize % 2] = Some(peak);
+        let is_limit_raised = match (limit, was.memory_limit) {
+            (Some(limit), Some(recorded)) => limit > recorded,
+            (None, _) => true,
+            (Some(_), None) => false,
+        };
+        WindowOutcome { demand, is_assumed, is_limit_raised, is_killed }
+    }
 }
 
 impl Held {

@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    facts::{Facts, amounts_at},
-    pods::{Held, PendingPeak, VirtualContainer, VirtualPod},
-    tally::{PodChange, Tally, WindowOutcome},
+    amounts::{amounts_of, amounts_of_new_pods},
+    facts::Facts,
+    pods::{Held, VirtualContainer, VirtualPod},
+    scaling::Scaling,
+    tally::{PodChange, Tally},
     usage::{self, MINUTES_PER_WINDOW},
 };
 use crate::{
@@ -22,8 +24,6 @@ const START: Duration = Duration::from_mins(1);
 const KNOWN_AFTER: Duration = Duration::from_secs(CPU_STEP_SECONDS as u64);
 /// The use of a CPU limit from which on demand may have been higher.
 const CENSORED_USE: f64 = 0.98;
-/// A container that was killed in one window has just restarted in the next.
-const WINDOWS_AFTER_KILL: u32 = 2;
 
 /// The virtual pods of a workload.
 pub(super) struct Replicas<'a> {
@@ -33,7 +33,9 @@ pub(super) struct Replicas<'a> {
     from: Time,
     pub pods: Vec<VirtualPod>,
     next_pod: usize,
-    /// What is requested in fact at this time, and the limits.
+    /// Its autoscaler, if replicas are modelled.
+    scaling: Option<Scaling<'a>>,
+    /// What new pods request in fact at this time, and their limits.
     pub recorded: Vec<Held>,
     next_step: Option<Time>,
     last_born: Option<Vec<Held>>,
@@ -44,7 +46,12 @@ pub(super) struct Replicas<'a> {
 }
 
 impl<'a> Replicas<'a> {
-    pub fn new(recording: &'a WorkloadRecording, facts: &'a Facts, from: Time) -> Self {
+    pub fn new(
+        recording: &'a WorkloadRecording,
+        facts: &'a Facts,
+        from: Time,
+        scaling: Option<Scaling<'a>>,
+    ) -> Self {
         let containers = recording.containers.len();
         Self {
             recording,
@@ -52,12 +59,13 @@ impl<'a> Replicas<'a> {
             from,
             pods: Vec::new(),
             next_pod: 0,
+            tally: Tally::new(containers, scaling.is_some()),
+            scaling,
             recorded: vec![Held::default(); containers],
             next_step: Some(recording.from),
             last_born: None,
             samples: vec![0; containers],
             first_sample: vec![None; containers],
-            tally: Tally::new(containers),
         }
     }
 
@@ -84,7 +92,8 @@ impl<'a> Replicas<'a> {
                     };
                     self.samples[container] += 1;
                     self.first_sample[container].get_or_insert(at);
-                    rule.take_cpu(seen, f64::from(cores).min(limit));
+                    let factor = cpu_factor(self.scaling.as_ref(), container);
+                    rule.take_cpu(seen, (f64::from(cores) * factor).min(limit));
                 }
             }
             if before % MINUTES_PER_WINDOW == 0 {
@@ -144,12 +153,56 @@ impl<'a> Replicas<'a> {
         for index in &gone {
             self.show_windows(*index, rule, |_| true);
         }
+        if let Some(scaling) = &mut self.scaling {
+            scaling.retain_living(|recorded| recording.pods[recorded].gone <= known);
+        }
         if gone.is_empty() {
             return false;
         }
+        self.move_pods(&gone, now);
         self.pods.retain(|pod| !is_gone(pod));
         self.forget_gone(rule);
         true
+    }
+
+    /// Pods whose recorded pod was removed without a successor go on with the usage of another one, if replicas are modelled.
+    fn move_pods(&mut self, gone: &[usize], now: Time) {
+        let Some(scaling) = self.scaling.as_mut().filter(|of| of.wanted().is_some()) else {
+            return;
+        };
+        for index in gone {
+            let Some(recorded) = scaling.moves_to(&self.pods) else { continue };
+            let pod = &mut self.pods[*index];
+            let usage = &self.recording.pods[recorded];
+            pod.recorded = recorded;
+            pod.copy = scaling.next_copy();
+            (pod.recorded_amounts, pod.next_step) = amounts_of(self.recording, usage, now);
+            for (container, state) in pod.containers.iter_mut().enumerate() {
+                state.is_present = usage.containers.get(container).is_some_and(has_samples);
+                state.throttled = 0;
+            }
+        }
+    }
+
+    /// Lets the autoscaler decide, if replicas are modelled. Removes pods that are too many; [`Self::create_born`] creates
+    /// those that are missing. Returns whether pods were removed.
+    pub fn rescale(&mut self, minute: u32, now: Time, rule: &mut RuleState<'_>) -> bool {
+        let Some(scaling) = self.scaling.as_mut().filter(|_| now >= self.from) else {
+            return false;
+        };
+        let Some(wanted) = scaling.pass(&self.pods, minute, now) else { return false };
+        let before = self.pods.len();
+        while self.pods.len() > wanted as usize {
+            let surplus = self.scaling.as_mut().and_then(|scaling| scaling.surplus(&self.pods));
+            let Some(index) = surplus else { break };
+            self.show_windows(index, rule, |_| true);
+            self.pods.remove(index);
+        }
+        let is_changed = self.pods.len() < before;
+        if is_changed {
+            self.forget_gone(rule);
+        }
+        is_changed
     }
 
     /// Lets the rule forget pods that do not exist any more.
@@ -157,36 +210,39 @@ impl<'a> Replicas<'a> {
         rule.retain_pods(|name| self.pods.iter().any(|pod| *pod.name == *name));
     }
 
-    /// Follows what was requested in fact: new pods begin with it, and with `sets_pods` running ones have it too.
+    /// Follows what was requested in fact: new pods begin with it, and with `sets_pods` running ones are resized to it.
     pub fn follow_recording(&mut self, now: Time, sets_pods: bool) {
-        if self.next_step.is_none_or(|next| next > now) {
-            return;
+        let is_due = |next: Option<Time>| next.is_some_and(|next| next <= now);
+        if is_due(self.next_step) {
+            (self.recorded, self.next_step) = amounts_of_new_pods(self.recording, now);
         }
-        let mut next: Option<Time> = None;
-        for (container, held) in self.recording.containers.iter().zip(&mut self.recorded) {
-            *held =
-                Held::new(amounts_at(&container.requests, now), amounts_at(&container.limits, now));
-            let steps = container.requests.iter().chain(&container.limits);
-            let later = steps.map(|step| step.at).filter(|at| *at > now).min();
-            next = next.into_iter().chain(later).min();
-        }
-        self.next_step = next;
-        for pod in self.pods.iter_mut().filter(|_| sets_pods) {
-            for (state, held) in pod.containers.iter_mut().zip(&self.recorded) {
-                state.held = *held;
+        for index in 0..self.pods.len() {
+            let pod = &mut self.pods[index];
+            if !is_due(pod.next_step) {
+                continue;
+            }
+            let recorded = &self.recording.pods[pod.recorded];
+            (pod.recorded_amounts, pod.next_step) = amounts_of(self.recording, recorded, now);
+            let held = pod.recorded_amounts.clone();
+            if sets_pods && now > self.from && self.differs(index, &held) {
+                self.resize(index, &held, now);
+            } else if sets_pods {
+                for (state, held) in self.pods[index].containers.iter_mut().zip(held) {
+                    state.held = held;
+                }
             }
         }
     }
 
-    /// Creates pods that were born in fact. `sized` are the amounts that they get instead of the recorded ones. Returns
-    /// whether there were any.
+    /// Creates pods that were born in fact, or those that the autoscaler wants if replicas are modelled. `sized` are the
+    /// amounts that they get instead of the recorded ones. Returns whether there were any.
     pub fn create_born(
         &mut self,
         minute: u32,
         now: Time,
         mut sized: impl FnMut(&[Held]) -> Option<Vec<Held>>,
     ) -> bool {
-        let mut is_changed = false;
+        let before = self.pods.len();
         while let Some(recorded) = self.recording.pods.get(self.next_pod) {
             if recorded.born > now {
                 break;
@@ -196,38 +252,70 @@ impl<'a> Replicas<'a> {
             if recorded.gone <= now.earlier(KNOWN_AFTER) {
                 continue;
             }
-            let advised = sized(&self.recorded);
-            let is_sized = advised.is_some();
-            let held = advised.unwrap_or_else(|| self.recorded.clone());
-            let state = |(container, held): (usize, &Held)| VirtualContainer {
-                is_present: recorded.containers.get(container).is_some_and(has_samples),
-                held: *held,
-                next_window: minute / MINUTES_PER_WINDOW,
-                next_kill: 0,
-                pending: [None, None],
-                restarts: 0,
-                started: recorded.born,
-                last_kill: None,
-                throttled: 0,
-            };
-            self.pods.push(VirtualPod {
-                recorded: index,
-                name: Arc::from(&*recorded.name),
-                generation: 0,
-                created: recorded.born,
-                ready_at: recorded.born.later(START),
-                resizes: 0,
-                is_sized,
-                containers: held.iter().enumerate().map(state).collect(),
+            let wanted = self.scaling.as_mut().and_then(|scaling| {
+                scaling.add_living(index);
+                scaling.wanted()
             });
-            let differs = self.last_born.as_ref().is_some_and(|before| *before != held);
-            if differs && now >= self.from {
-                self.count(self.pods.len() - 1, now, PodChange::BornChanged);
+            if wanted.is_none() {
+                self.create(index, (0, recorded.born), minute, now, &mut sized);
             }
-            self.last_born = Some(held);
-            is_changed = true;
         }
-        is_changed
+        while let Some(scaling) = &mut self.scaling
+            && scaling.wanted().is_some_and(|wanted| self.pods.len() < wanted as usize)
+            && let Some(index) = scaling.least_used(&self.pods)
+        {
+            let copy = scaling.next_copy();
+            self.create(index, (copy, now), minute, now, &mut sized);
+        }
+        self.pods.len() > before
+    }
+
+    /// Creates a pod with the usage of a recorded one.
+    fn create(
+        &mut self,
+        index: usize,
+        (copy, created): (u32, Time),
+        minute: u32,
+        now: Time,
+        sized: &mut impl FnMut(&[Held]) -> Option<Vec<Held>>,
+    ) {
+        let recorded = &self.recording.pods[index];
+        let advised = sized(&self.recorded);
+        let is_sized = advised.is_some();
+        let (recorded_amounts, next_step) = amounts_of(self.recording, recorded, now);
+        let held = advised.unwrap_or_else(|| recorded_amounts.clone());
+        let state = |(container, held): (usize, &Held)| VirtualContainer {
+            is_present: recorded.containers.get(container).is_some_and(has_samples),
+            held: *held,
+            next_window: minute / MINUTES_PER_WINDOW,
+            next_kill: 0,
+            pending: [None, None],
+            restarts: 0,
+            started: created,
+            last_kill: None,
+            throttled: 0,
+            mean: (0.0, 0),
+        };
+        let mut pod = VirtualPod {
+            recorded: index,
+            copy,
+            name: Arc::from(""),
+            generation: 0,
+            created,
+            ready_at: created.later(START),
+            resizes: 0,
+            is_sized,
+            recorded_amounts,
+            next_step,
+            containers: held.iter().enumerate().map(state).collect(),
+        };
+        pod.set_name(&recorded.name);
+        self.pods.push(pod);
+        let differs = self.last_born.as_ref().is_some_and(|before| *before != held);
+        if differs && now >= self.from {
+            self.count(self.pods.len() - 1, now, PodChange::BornChanged);
+        }
+        self.last_born = Some(held);
     }
 
     /// Whether a container of a pod has other amounts.
@@ -252,7 +340,7 @@ impl<'a> Replicas<'a> {
         let pod = &mut self.pods[index];
         let recorded = &self.recording.pods[pod.recorded];
         pod.generation += 1;
-        pod.name = format!("{}.{}", recorded.name, pod.generation).into();
+        pod.set_name(&recorded.name);
         pod.created = now;
         pod.ready_at = now.later(START);
         pod.resizes = 0;
@@ -276,10 +364,19 @@ impl<'a> Replicas<'a> {
     }
 
     /// Compares what is used with requests and limits.
-    pub fn run_minute(&mut self, minute: u32, now: Time) {
+    pub fn run_minute(&mut self, minute: u32, now: Time, rule: &mut RuleState<'_>) {
         let day = self.facts.day_index(now);
         let window = minute / MINUTES_PER_WINDOW;
+        let ends_window = (minute + 1).is_multiple_of(MINUTES_PER_WINDOW);
         let is_judged = now >= self.from;
+        if let Some(scaling) = &mut self.scaling {
+            scaling.spread(&self.pods, minute);
+            for container in 0..self.recording.containers.len() {
+                rule.scale_cpu(container, minute, scaling.cpu_factor(container));
+                rule.scale_memory(container, window, scaling.memory_factor(container));
+            }
+        }
+        let scaling = self.scaling.as_ref();
         for pod in &mut self.pods {
             let recorded = &self.recording.pods[pod.recorded];
             for (container, state) in pod.containers.iter_mut().enumerate() {
@@ -287,13 +384,18 @@ impl<'a> Replicas<'a> {
                     continue;
                 }
                 let usage = &recorded.containers[container];
-                let was = &self.recorded[container];
+                let was = &pod.recorded_amounts[container];
                 if is_judged && let Some(cores) = usage::cpu_at(usage, minute) {
                     let cores = f64::from(cores);
                     let near = |limit: MilliCpu| cores >= CENSORED_USE * limit.as_cores();
                     let is_censored =
-                        was_throttled(usage, state, minute) || was.cpu_limit.is_some_and(near);
+                        state.was_throttled(usage, minute) || was.cpu_limit.is_some_and(near);
+                    let cores = cores * cpu_factor(scaling, container);
                     self.tally.add_minute(container, day, &state.held, cores, is_censored);
+                    state.mean = (state.mean.0 + cores, state.mean.1 + 1);
+                }
+                if ends_window && let (sum, count @ 1..) = std::mem::take(&mut state.mean) {
+                    self.tally.add_mean(container, day, sum / f64::from(count));
                 }
                 if window < state.next_window {
                     continue;
@@ -303,7 +405,8 @@ impl<'a> Replicas<'a> {
                 let Some((demand, is_assumed)) = facts.demand(usage, pod.recorded, window) else {
                     continue;
                 };
-                let outcome = run_window(state, was, window, demand, is_assumed);
+                let factor = scaling.map_or(1.0, |scaling| scaling.memory_factor(container));
+                let outcome = state.run_window(was, window, demand * factor, is_assumed);
                 if is_judged && facts.is_elastic {
                     self.tally.leave_out_window(container, day);
                 } else if is_judged {
@@ -314,41 +417,11 @@ impl<'a> Replicas<'a> {
     }
 }
 
+/// The part of the usage of its recorded pod that a virtual pod has.
+fn cpu_factor(scaling: Option<&Scaling<'_>>, container: usize) -> f64 {
+    scaling.map_or(1.0, |scaling| scaling.cpu_factor(container))
+}
+
 fn has_samples(usage: &PodContainer) -> bool {
     !usage.cpu.is_empty() || !usage.memory.is_empty() || !usage.oom_kills.is_empty()
-}
-
-/// Whether the container was throttled in fact.
-fn was_throttled(usage: &PodContainer, state: &mut VirtualContainer, minute: u32) -> bool {
-    let minutes = &usage.throttled_minutes;
-    while minutes.get(state.throttled).is_some_and(|throttled| *throttled < minute) {
-        state.throttled += 1;
-    }
-    minutes.get(state.throttled) == Some(&minute)
-}
-
-/// Compares the demand of a window with the limit, and keeps what will be seen of it.
-fn run_window(
-    state: &mut VirtualContainer,
-    was: &Held,
-    window: u32,
-    demand: f64,
-    is_assumed: bool,
-) -> WindowOutcome {
-    let limit = state.held.memory_limit;
-    let is_cut = limit.is_some_and(|limit| demand > limit.as_f64());
-    let is_killed = is_cut && window >= state.next_kill;
-    if is_killed {
-        state.next_kill = window + WINDOWS_AFTER_KILL;
-    }
-    let (request, killed_at) = (state.held.memory, limit.filter(|_| is_killed));
-    let bytes = limit.map_or(demand, |limit| demand.min(limit.as_f64()));
-    let peak = PendingPeak { window, bytes, is_cut, request, killed_at };
-    state.pending[window as usize % 2] = Some(peak);
-    let is_limit_raised = match (limit, was.memory_limit) {
-        (Some(limit), Some(recorded)) => limit > recorded,
-        (None, _) => true,
-        (Some(_), None) => false,
-    };
-    WindowOutcome { demand, is_assumed, is_limit_raised, is_killed }
 }

@@ -1,6 +1,10 @@
 //! Adds up what happens to the containers of a workload, day by day.
 
-use super::{facts::Facts, pods::Held, usage::MINUTES_PER_WINDOW};
+use super::{
+    facts::{Facts, p95},
+    pods::Held,
+    usage::MINUTES_PER_WINDOW,
+};
 use crate::{
     backtest::account::ContainerDay,
     types::{
@@ -15,10 +19,12 @@ const GIB: f64 = 1_073_741_824.0;
 
 /// The sums of the days of each container. Requests are added up as integers, so that sums do not depend on the order.
 pub(super) struct Tally {
+    /// Whether replicas are modelled, so that what a pod uses is not what was recorded.
+    is_modelled: bool,
     containers: Vec<Vec<DaySums>>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct DaySums {
     cpu_minutes: u64,
     /// Requests, in millicores times minutes.
@@ -41,6 +47,9 @@ struct DaySums {
     evicted: u32,
     resized: u32,
     born_changed: u32,
+    /// Means of five minutes of each pod, and the largest peak of memory, if replicas are modelled.
+    means: Vec<f64>,
+    peak: Option<f64>,
 }
 
 /// What happened to a pod.
@@ -62,8 +71,8 @@ pub(super) struct WindowOutcome {
 }
 
 impl Tally {
-    pub fn new(containers: usize) -> Self {
-        Self { containers: vec![Vec::new(); containers] }
+    pub fn new(containers: usize, is_modelled: bool) -> Self {
+        Self { is_modelled, containers: vec![Vec::new(); containers] }
     }
 
     fn day(&mut self, container: usize, day: usize) -> &mut DaySums {
@@ -100,10 +109,18 @@ impl Tally {
         }
     }
 
+    /// Adds the mean of the CPU of a pod in a window.
+    pub fn add_mean(&mut self, container: usize, day: usize, cores: f64) {
+        if self.is_modelled {
+            self.day(container, day).means.push(cores);
+        }
+    }
+
     pub fn add_window(&mut self, container: usize, day: usize, held: &Held, window: WindowOutcome) {
         let sums = self.day(container, day);
         let request = held.memory.unwrap_or(Bytes(0));
         sums.windows += 1;
+        sums.peak = sums.peak.into_iter().chain([window.demand]).reduce(f64::max);
         sums.memory_requested += i128::from(request.0);
         sums.short_windows += u64::from(window.demand > request.as_f64());
         sums.kills += u32::from(window.is_killed);
@@ -130,15 +147,21 @@ impl Tally {
     /// The container-days that are judged, in order of container and day.
     pub fn finish(self, facts: &Facts, leaves_out: impl Fn(usize) -> bool) -> Vec<ContainerDay> {
         let mut days = Vec::new();
+        let is_modelled = self.is_modelled;
         for (container, sums) in self.containers.into_iter().enumerate() {
             if leaves_out(container) {
                 continue;
             }
-            for (index, sums) in sums.into_iter().enumerate() {
+            for (index, mut sums) in sums.into_iter().enumerate() {
                 let day = facts.containers[container].day(index).filter(|day| day.is_judged);
                 if let Some(day) = day {
                     let at = facts.day_at(index);
-                    days.push(sums.finish(container, at, day.p95, day.peak));
+                    let (p95, peak) = if is_modelled {
+                        (p95(&mut sums.means), sums.peak)
+                    } else {
+                        (day.p95, day.peak)
+                    };
+                    days.push(sums.finish(container, at, p95, peak));
                 }
             }
         }

@@ -3,4 +3,5 @@
 mod by_hand;
 mod cadence;
 mod decisions;
+mod modelled;
 mod properties;

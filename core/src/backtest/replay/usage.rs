@@ -10,7 +10,6 @@ use crate::{
     types::Time,
 };
 
-/// Minutes of a window.
 pub(super) const MINUTES_PER_WINDOW: u32 = (MEMORY_STEP_SECONDS / CPU_STEP_SECONDS) as u32;
 
 /// The time of a minute of the grid.
@@ -36,7 +35,6 @@ pub(super) fn minutes_of(
     from..minute_at(recording, gone).max(from)
 }
 
-/// The CPU of a minute in cores.
 #[inline]
 pub(super) fn cpu_at(usage: &PodContainer, minute: u32) -> Option<f32> {
     value_at(&usage.cpu, usage.first_minute, minute)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    BacktestReport, DayReport, Differences, FrontierStep, PolicyReport, ReportInputs,
-    SCHEMA_VERSION, containers,
+    BacktestReport, DayReport, Differences, FrontierStep, PolicyReport, ReplicasReport,
+    ReportInputs, SCHEMA_VERSION, containers,
     sums::{Sums, share},
 };
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
         bootstrap::Bootstrap,
         frontier::{self, Candidate},
         policy::PolicyLabel,
+        replica_model::ReplicaSource,
     },
     rightsizing::prices::HOURS_PER_MONTH,
     types::Time,
@@ -82,11 +83,24 @@ impl<'a> Builder<'a> {
                 .unwrap_or_default(),
             missing_share,
             elastic_containers: elastic as u32,
+            replicas: self.replicas(),
             currency: self.inputs.currency.clone(),
             frontier: self.frontier(&sums, &verdicts),
             worst: containers::worst(self.accounts, &self.inputs.policies),
             policies,
             remarks,
+        }
+    }
+
+    fn replicas(&self) -> ReplicasReport {
+        let count = |source: ReplicaSource| {
+            self.accounts.iter().filter(|account| account.replicas == source).count() as u32
+        };
+        ReplicasReport {
+            rule: self.inputs.replicas,
+            modelled: count(ReplicaSource::Modelled),
+            recorded_with_autoscaler: count(ReplicaSource::RecordedWithAutoscaler),
+            recorded_unknown_autoscaler: count(ReplicaSource::RecordedUnknownAutoscaler),
         }
     }
 

@@ -23,7 +23,6 @@ pub(super) fn slack_histogram(accounts: &[&WorkloadAccount], policy: usize) -> V
     counts
 }
 
-/// The sums of each container of a workload.
 fn by_container(account: &WorkloadAccount, policy: usize) -> Vec<Sums> {
     let mut sums = vec![Sums::default(); account.containers.len()];
     for day in days_of_account(account, policy) {

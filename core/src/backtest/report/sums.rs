@@ -41,7 +41,6 @@ pub(super) fn is_bad(short_minutes: u64, minutes: u64) -> bool {
 }
 
 impl Sums {
-    /// Adds a day.
     pub fn add(&mut self, day: &ContainerDay) {
         self.days += 1;
         self.cpu_minutes += day.cpu_minutes;
@@ -71,7 +70,6 @@ impl Sums {
         self.all_minutes += day.cpu_minutes + 5 * (day.memory_windows + day.left_out_windows);
     }
 
-    /// The sums of days.
     pub fn of<'a>(days: impl IntoIterator<Item = &'a ContainerDay>) -> Self {
         let mut sums = Self::default();
         days.into_iter().for_each(|day| sums.add(day));

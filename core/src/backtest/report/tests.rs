@@ -8,6 +8,7 @@ use crate::backtest::{
     fail_on::Outcome,
     policy::{Policy, PolicyLabel},
     replay::{ReplaySettings, replay},
+    replica_model::ReplicaSource,
     testing::{
         MINUTES_PER_DAY, amounts, container, days_later, evaluation, inputs, pod, usage, workload,
     },
@@ -56,6 +57,7 @@ fn account(name: &str, policies: Vec<(&str, Vec<ContainerDay>)>) -> WorkloadAcco
         unknown_requests: 0,
         missing_minutes: 0,
         sampled_minutes: 2_880,
+        replicas: ReplicaSource::Recorded,
         policies: policies.into_iter().map(policy).collect(),
     }
 }

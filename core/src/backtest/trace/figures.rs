@@ -18,7 +18,6 @@ const DRAWS: u32 = 2_000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceReport {
-    /// The names of the series.
     pub series: Vec<String>,
     /// Series that are too short: at least a judged hour after the first day is needed.
     pub too_short: Vec<String>,
@@ -32,7 +31,6 @@ pub struct TraceReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceRow {
-    /// The rule.
     pub rule: String,
     /// Its name in tables.
     pub title: String,
@@ -46,7 +44,6 @@ pub struct TraceRow {
     pub changes_per_day: Interval,
     /// What was requested, as a multiple of what was used.
     pub requested_by_used: f64,
-    /// The figures of each series.
     pub by_series: Vec<TraceFigures>,
 }
 
@@ -54,15 +51,11 @@ pub struct TraceRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TraceDifference {
-    /// The rule.
     pub rule: String,
-    /// Of the slack.
     pub slack: Interval,
-    /// Of the shortfall.
     pub shortfall: Interval,
     /// Of the time above the request.
     pub time_above: Interval,
-    /// Of the changes a day.
     pub changes_per_day: Interval,
 }
 
@@ -165,7 +158,6 @@ fn difference(row: &TraceRow, first: &TraceRow) -> TraceDifference {
     }
 }
 
-/// The mean with its interval.
 fn mean_of(values: &[f64]) -> Interval {
     let count = values.len().max(1) as f64;
     let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / count;

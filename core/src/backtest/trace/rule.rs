@@ -10,7 +10,6 @@ use crate::{
     recommender::plan::{CpuPlanSettings, PlanProfile},
 };
 
-/// A rule.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray, VariantNames,
 )]
@@ -41,7 +40,6 @@ pub enum TraceRule {
 }
 
 impl TraceRule {
-    /// All rules.
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
 
     /// The name on the command line.

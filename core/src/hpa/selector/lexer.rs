@@ -1,6 +1,5 @@
 //! Splits the text of a label selector into tokens.
 
-/// A token of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Word(&'a str),

@@ -37,7 +37,6 @@ pub enum Transition {
 /// The parts of an object that a transition reads.
 #[derive(Clone, Copy, Debug)]
 pub struct CurrentObject<'a> {
-    /// The metadata.
     pub metadata: &'a ObjectMeta,
     /// `spec.behavior` as it was read; null if it is not set.
     pub behavior: &'a Value,
@@ -54,7 +53,6 @@ pub enum Refusal {
         /// The name of the owner.
         name: String,
     },
-    /// The object is in that mode.
     #[error("it is adopted already ({0})")]
     AlreadyAdopted(ObjectMode),
     /// The object is paused.
@@ -85,10 +83,8 @@ pub struct TransitionPatch {
     pub changes: Vec<FieldChange>,
 }
 
-/// The change of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
-    /// The path of the field.
     pub path: String,
     /// The value before; `None` if it was not set.
     pub before: Option<Value>,
@@ -100,7 +96,6 @@ pub struct FieldChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Holds {
     mode: ObjectMode,
-    /// The directions that are paused.
     paused: &'static [Direction],
 }
 

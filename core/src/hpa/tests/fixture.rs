@@ -204,7 +204,6 @@ impl Case {
         self
     }
 
-    /// The decision.
     pub(super) fn decide(&self) -> Decision {
         self.decide_and_record().0
     }

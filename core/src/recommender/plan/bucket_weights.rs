@@ -73,7 +73,6 @@ impl<const SLOTS: usize> Default for BucketWeights<SLOTS> {
 }
 
 impl<const SLOTS: usize> BucketWeights<SLOTS> {
-    /// Adds to a weight.
     pub fn add(&mut self, slot: usize, bucket: u8, weight: f64) {
         let range = self.range(slot);
         let end = range.end;
@@ -117,7 +116,6 @@ impl<const SLOTS: usize> BucketWeights<SLOTS> {
         self.buckets[range].iter().copied().zip(weights)
     }
 
-    /// The number of weights.
     pub fn len(&self) -> usize {
         self.buckets.len()
     }

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-/// Number of buckets.
 pub const BUCKETS: usize = 224;
 
 /// Boundaries and middles of the buckets, in cores.
@@ -14,7 +13,6 @@ pub struct PlanBuckets {
 
 static PLAN_BUCKETS: LazyLock<PlanBuckets> = LazyLock::new(PlanBuckets::new);
 
-/// Returns the buckets.
 pub fn plan_buckets() -> &'static PlanBuckets {
     &PLAN_BUCKETS
 }
@@ -49,7 +47,6 @@ impl PlanBuckets {
         self.starts[(usize::from(bucket) + 1).min(BUCKETS)]
     }
 
-    /// Returns the middle of a bucket.
     pub fn middle(&self, bucket: u8) -> f64 {
         self.middles[usize::from(bucket).min(BUCKETS - 1)]
     }

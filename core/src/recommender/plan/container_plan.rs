@@ -21,9 +21,7 @@ const ROUNDING_CORES: f64 = 0.001;
 pub struct PlanRules {
     /// The profile.
     pub selection: PlanSelection,
-    /// The settings of CPU.
     pub cpu: CpuPlanSettings,
-    /// The settings of memory.
     pub memory: PeakWindowSettings,
 }
 
@@ -37,9 +35,7 @@ impl PlanRules {
 /// CPU in cores and memory in bytes, where they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KnownRequests {
-    /// CPU.
     pub cpu: Option<f64>,
-    /// Memory.
     pub memory: Option<f64>,
 }
 
@@ -48,11 +44,9 @@ pub struct KnownRequests {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedRequest {
-    /// The profile.
     pub profile: PlanProfile,
     /// The selected profile, if `steady` replaces it because the update mode evicts pods.
     pub replaced: Option<PlanProfile>,
-    /// The decision.
     pub decision: PlanDecision,
 }
 
@@ -60,9 +54,7 @@ pub struct PlannedRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PlanDecision {
-    /// CPU.
     Cpu(CpuDecision),
-    /// Memory.
     Memory(MemoryDecision),
 }
 
@@ -93,7 +85,6 @@ impl ContainerPlan {
         Self { state, requests: none, largest: none, cpu: None, memory: None }
     }
 
-    /// The state.
     pub fn state(&self) -> &PlanState {
         &self.state
     }

@@ -45,7 +45,6 @@ pub struct CpuPlan {
     pub(super) requested: f64,
     pub(super) used: f64,
     pub(super) ratio_at: Time,
-    /// Time and number of samples.
     pub(super) last_sample: Option<Time>,
     pub(super) samples: u64,
     /// When the next plan is due; `None` before the first one.

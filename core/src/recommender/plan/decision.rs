@@ -51,7 +51,6 @@ pub enum KeptBecause {
     NotDue,
     /// A change saves less than its price.
     GainBelowPrice,
-    /// The step is too small.
     StepTooSmall,
     /// The request would be lowered, but there are no recent samples.
     NoRecentSamples,
@@ -112,7 +111,6 @@ impl PlanEvaluation {
 /// What one hour at a request costs, as shares of an hour's usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HourCost {
-    /// The request in cores.
     pub request: f64,
     /// Requested and idle cores.
     pub idle: f64,

@@ -12,9 +12,7 @@ use super::{
 /// What the planned requests of one container are based on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanState {
-    /// CPU.
     pub cpu: CpuPlan,
-    /// Memory.
     pub memory: PeakWindow,
 }
 

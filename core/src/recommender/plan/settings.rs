@@ -43,7 +43,6 @@ impl PlanProfile {
 /// The profile that plans the requests of a VPA, and the one that was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanSelection {
-    /// The profile that plans.
     pub profile: PlanProfile,
     /// The selected profile, if it is another one: pods that are evicted for each change need few changes.
     pub replaced: Option<PlanProfile>,
@@ -132,7 +131,6 @@ impl Default for PlanSettings {
 }
 
 impl PlanSettings {
-    /// Returns the settings of a CPU plan with this profile.
     pub fn cpu(&self, profile: PlanProfile) -> CpuPlanSettings {
         let settings = CpuPlanSettings::of(profile);
         CpuPlanSettings {
@@ -147,7 +145,6 @@ impl PlanSettings {
     }
 }
 
-/// The settings of a CPU plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuPlanSettings {
     /// Whether each hour of the day is planned with the usage of that hour, or all with the usage of whole days.
@@ -176,7 +173,6 @@ pub struct CpuPlanSettings {
     pub floor_cores: f64,
     /// The smallest step that is made, as a share of the request.
     pub min_step: f64,
-    /// Interval of plans.
     pub plan_interval: Duration,
     /// A request is only lowered if the last sample is not older than this.
     pub max_sample_age: Duration,
@@ -189,7 +185,6 @@ impl CpuPlanSettings {
     /// The longest horizon.
     pub const MAX_HORIZON_HOURS: u32 = 168;
 
-    /// Returns the settings of a profile.
     pub fn of(profile: PlanProfile) -> Self {
         let (hourly, horizon_hours, price_change) = match profile {
             PlanProfile::Steady => (false, 48, 0.05),

@@ -22,9 +22,7 @@ use crate::{
 /// A usage sample of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageSample<'a> {
-    /// Name of the pod.
     pub pod: &'a str,
-    /// Name of the container.
     pub container: &'a str,
     /// Time of the measurement.
     pub at: Time,
@@ -37,9 +35,7 @@ pub struct UsageSample<'a> {
 /// The result of adding a usage sample, for each resource that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageResult {
-    /// Result of the CPU sample.
     pub cpu: Option<Result<(), SampleRejected>>,
-    /// Result of the memory sample.
     pub memory: Option<Result<(), SampleRejected>>,
 }
 

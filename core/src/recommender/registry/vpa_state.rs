@@ -26,7 +26,6 @@ pub enum HistoryState {
 /// After this time, live samples have replaced a history that was not found.
 const REPLACED_WITHIN: Duration = Duration::from_hours(24);
 
-/// The state of one VPA.
 #[derive(Debug, Default)]
 pub struct VpaState {
     pub(super) settings: VpaSettings,
@@ -57,12 +56,10 @@ pub struct VpaState {
 }
 
 impl VpaState {
-    /// Returns the settings of the VPA.
     pub fn settings(&self) -> &VpaSettings {
         &self.settings
     }
 
-    /// Returns the history.
     pub fn history(&self) -> &History {
         &self.history
     }

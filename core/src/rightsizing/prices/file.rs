@@ -28,7 +28,6 @@ const SPOT_LABELS: [(&str, &str); 5] = [
 /// A file of prices that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PricesError {
-    /// It is too large.
     #[error("the file has {0} bytes; at most {MAX_FILE_BYTES} are read")]
     TooLarge(usize),
     /// It is not YAML, or has another structure.
@@ -42,10 +41,8 @@ pub enum PricesError {
     Price {
         /// The path of the field.
         field: String,
-        /// Its value.
         value: String,
     },
-    /// There is no price.
     #[error(
         "there is no price in the file: set `cpuCoreHour` or `memoryGiBHour`, or `CPU` or `RAM` in a file of OpenCost"
     )]

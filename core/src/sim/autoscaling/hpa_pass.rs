@@ -9,14 +9,11 @@ use crate::{
     types::Time,
 };
 
-/// The inputs of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct PassInput<'a> {
-    /// The pods.
     pub pods: &'a [Replica],
     /// `spec.replicas`.
     pub replicas: i32,
-    /// The bounds.
     pub bounds: (i32, i32),
     /// How replicas are proposed.
     pub rule: RatioRule,
@@ -24,13 +21,11 @@ pub struct PassInput<'a> {
     pub memory: &'a HpaState,
     /// The flags.
     pub config: &'a Config,
-    /// The step.
     pub step: u64,
     /// The time of the step.
     pub now: Time,
 }
 
-/// The result of a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassResult {
     /// What the metrics ask for; `None` without any pod that counts.

@@ -9,7 +9,6 @@ use crate::{
     types::Time,
 };
 
-/// Steps in a week.
 const STEPS_PER_WEEK: u64 = 7 * super::STEPS_PER_DAY;
 
 /// The shape of a load.
@@ -17,9 +16,7 @@ const STEPS_PER_WEEK: u64 = 7 * super::STEPS_PER_DAY;
 pub enum LoadCurve {
     /// Daily traffic with quiet nights.
     Daily {
-        /// Load at night.
         night: f64,
-        /// Load at the peak.
         peak: f64,
         /// The fraction of the difference that remains on weekends.
         weekend: f64,
@@ -35,9 +32,7 @@ pub enum LoadCurve {
     },
     /// Daily traffic with bursts of a few minutes.
     Bursty {
-        /// Load at night.
         night: f64,
-        /// Load at the peak.
         peak: f64,
         /// The load that a burst adds at most.
         burst: f64,
@@ -49,12 +44,10 @@ pub enum LoadCurve {
 pub struct Load {
     /// The shape.
     pub curve: LoadCurve,
-    /// The noise of the seed.
     pub noise: Noise,
 }
 
 impl Load {
-    /// The load at a step.
     pub fn at(&self, now: Time, step: u64) -> f64 {
         let level = match self.curve {
             LoadCurve::Daily { night, peak, weekend } => daily(now, night, peak, weekend),

@@ -34,7 +34,6 @@ const WAVE_AFTERMATH: u64 = 5 * STEPS_PER_MINUTE;
 /// What a run measured, without its first two days.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Mean replicas.
     pub mean_replicas: f64,
     /// Mean replicas of each whole week, the first included.
     pub weekly_replicas: Vec<f64>,
@@ -68,7 +67,6 @@ pub struct Outcome {
     pub raises: u64,
 }
 
-/// Runs a scenario.
 pub fn run(scenario: &Scenario) -> Outcome {
     run_with(scenario, &mut |_, _| {})
 }
@@ -93,7 +91,6 @@ struct Simulation<'a> {
     pods: Vec<Replica>,
     pods_created: u64,
     memory: HpaState,
-    /// The result of the last pass.
     last: Option<PassResult>,
     replicas_changed: Option<Time>,
     vertical: Vertical,

@@ -31,9 +31,7 @@ pub struct Scenario {
     pub template_request: i64,
     /// The target utilization in percent.
     pub target_percent: i32,
-    /// `minReplicas`.
     pub min_replicas: i32,
-    /// `maxReplicas`.
     pub max_replicas: i32,
     /// The stabilization window for scaling down.
     pub down_window: Duration,
@@ -73,12 +71,10 @@ impl Scenario {
         }
     }
 
-    /// The load.
     pub fn load(&self) -> Load {
         Load { curve: self.curve, noise: self.noise() }
     }
 
-    /// The noise of the seed.
     pub fn noise(&self) -> Noise {
         Noise::new(self.seed)
     }

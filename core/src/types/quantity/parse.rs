@@ -12,11 +12,8 @@ pub struct ParseError {
     reason: String,
 }
 
-/// A parsed suffix.
 struct Suffix {
-    /// Power of ten.
     power_of_ten: i64,
-    /// Power of two.
     power_of_two: u32,
     format: Format,
 }

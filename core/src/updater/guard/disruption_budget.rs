@@ -83,9 +83,7 @@ pub struct DisruptionBudget {
 /// Number of pods that VPAs control.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
-    /// Pods in the cluster.
     pub cluster: u32,
-    /// Pods in the namespace.
     pub namespace: u32,
 }
 

@@ -17,7 +17,6 @@ pub enum HeartbeatPolicy {
     Auto,
     /// There must be a fresh heartbeat.
     Require,
-    /// The heartbeat is ignored.
     Ignore,
 }
 
@@ -73,7 +72,6 @@ pub enum AdmissionLeaseStatus {
     Lease {
         /// `creationTimestamp`.
         created: Option<Time>,
-        /// `renewTime`.
         renewed: Option<Time>,
         /// Whether it has a holder. Upstream's Lease is created by its holder; one from a manifest has none at first.
         is_held: bool,

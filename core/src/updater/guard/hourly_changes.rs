@@ -14,7 +14,6 @@ const SLOTS_PER_HOUR: i64 = 12;
 const OTHER_NAMESPACES: &str = "";
 const MAX_OF_OTHER_NAMESPACES: &str = "*";
 
-/// A slot and its number of changes.
 type SlotCount = (i64, u32);
 
 /// Changes of the last hour, by namespace.
@@ -64,7 +63,6 @@ impl HourlyChanges {
         counted.fold(0, |sum, (_, counts)| sum.saturating_add(within_an_hour(counts, now)))
     }
 
-    /// Adds one change.
     pub fn add(&mut self, namespace: &str, at: Time) {
         let counts = self.0.entry(namespace.to_owned()).or_default();
         let slot = slot(at);

@@ -23,10 +23,8 @@ pub enum RejectedBy {
 /// The recommended target of a container at the time of a resize.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecommendedTarget {
-    /// Name of the container.
     #[serde(rename = "c")]
     pub container: Arc<str>,
-    /// The target.
     #[serde(rename = "t")]
     pub target: ResourceList,
 }
@@ -38,7 +36,6 @@ pub struct InfeasibleResize {
     pub at: Time,
     /// The component that rejected it.
     pub by: RejectedBy,
-    /// The recommended targets.
     pub wanted: Vec<RecommendedTarget>,
     /// The pods, by uid. A pod stays on its node, so this identifies the node too.
     pub pods: Vec<Box<str>>,
@@ -55,7 +52,6 @@ const MAX_PODS: usize = 128;
 #[serde(transparent)]
 pub struct InfeasibleResizes(Vec<InfeasibleResize>);
 
-/// Returns the targets of a recommendation.
 pub fn recommended_targets(recommendation: &Recommendation) -> Vec<RecommendedTarget> {
     let containers = recommendation.container_recommendations.iter();
     let targets = containers.map(|recommendation| RecommendedTarget {

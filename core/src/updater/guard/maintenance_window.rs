@@ -25,7 +25,6 @@ pub enum WindowState {
     /// A window is open, or there are no windows.
     #[default]
     Open,
-    /// All windows are closed.
     Closed {
         /// When the next one opens; `None` if never.
         next: Option<Time>,
@@ -72,7 +71,6 @@ impl MaintenanceWindows {
         CHANGE_WINDOW.read(annotations, |text| text.parse().ok())
     }
 
-    /// Returns the state of the windows at this time.
     pub fn state_at(&self, now: Time) -> WindowState {
         if self.is_any_open(now) {
             WindowState::Open

@@ -70,7 +70,6 @@ impl fmt::Display for Regression {
 /// A pod whose health is checked.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservedPod<'a> {
-    /// Status of the pod.
     pub status: &'a PodStatus,
     /// Problems before this time are ignored.
     pub since: Time,

@@ -30,7 +30,6 @@ const WATCH_DURATION: Duration = Duration::from_hours(1);
 /// One rollout of changes to a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// When the rollout began.
     pub began: Time,
     /// When the last pod was changed.
     pub last: Time,

@@ -90,7 +90,6 @@ impl CoolDown {
 }
 
 impl Allowance {
-    /// Returns the allowance for a number of pods.
     pub fn limit_for(self, pods: u32) -> u32 {
         self.at_least.max((f64::from(pods) * self.share) as u32)
     }

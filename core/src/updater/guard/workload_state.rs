@@ -48,11 +48,8 @@ pub enum ChangeKind {
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodChange {
-    /// Uid of the pod.
     pub uid: Box<str>,
-    /// Time of the change.
     pub at: Time,
-    /// Kind of the change.
     pub what: ChangeKind,
     /// For a resize, the hash of the new resources.
     pub wrote: Option<u64>,
@@ -66,7 +63,6 @@ pub struct PodChange {
 /// The open circuit breaker of a workload: changes are blocked because pods regressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenBreaker {
-    /// When it opened.
     pub since: Time,
     /// When it closes.
     pub until: Time,
@@ -97,7 +93,6 @@ pub struct Surge {
 /// The last change of a request that an autoscaler of replicas uses too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestTurn {
-    /// The resource.
     pub resource: Resource,
     /// When the first pod was changed.
     pub at: Time,
@@ -113,7 +108,6 @@ pub struct WorkloadState {
     /// The last change of each pod, ordered by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub touches: Vec<PodChange>,
-    /// Infeasible resizes.
     #[serde(skip_serializing_if = "InfeasibleResizes::is_empty")]
     pub refusals: InfeasibleResizes,
     /// The circuit breaker, if it was opened.

@@ -34,7 +34,6 @@ pub(super) struct Selection {
     /// Each pod as a candidate, or why it is none.
     pub pods: Vec<Result<UpdateCandidate, SkipReason>>,
     pub queue: VecDeque<QueuedAction>,
-    /// Number of candidates.
     pub candidates: usize,
     pub known_infeasible: usize,
     /// Whether a surge is ended without an eviction.

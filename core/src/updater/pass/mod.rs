@@ -31,10 +31,8 @@ use super::{
 };
 use crate::types::{ObjectKey, Time};
 
-/// A VPA with its pods.
 #[derive(Clone, Copy, Debug)]
 pub struct VpaWithPods<'a> {
-    /// Key of the VPA.
     pub vpa: &'a ObjectKey,
     /// `metadata.generation` of the VPA.
     pub generation: Option<i64>,
@@ -57,7 +55,6 @@ pub struct PassContext<'a> {
     pub desired_replicas: &'a (dyn Fn(&PodOwner) -> DesiredReplicas + Sync),
     /// Number of pods in the cluster and the namespace.
     pub pod_counts: PodCounts,
-    /// The recommender's heartbeat.
     pub heartbeat: RecommenderHeartbeat,
     /// Whether the admission controller is ready to size new pods.
     pub is_admission_ready: bool,

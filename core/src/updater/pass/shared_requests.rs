@@ -22,7 +22,6 @@ use crate::{
 /// of the clock of the API server.
 const CREATION_TIME_ERROR: Duration = Duration::from_secs(5);
 
-/// The shared requests of one pod.
 #[derive(Debug, Default)]
 pub(super) struct PodSharedRequests<'a> {
     /// If the pod is resized in place.

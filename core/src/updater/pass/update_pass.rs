@@ -43,7 +43,6 @@ pub enum NextStep {
     End,
 }
 
-/// A queued action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueuedAction {
     EndSurge,

@@ -210,7 +210,6 @@ impl<'a> PassWorkload<'a> {
         self.settings.guards.surge && self.subject.surges && is_replica && !view.is_dead
     }
 
-    /// Counts an action in the group of its pod.
     pub fn count_in_group(&mut self, pod: usize, action: &Action) {
         let status = &self.views[pod].pod.status;
         let is_down = self.views[pod].candidate().is_down
@@ -279,7 +278,6 @@ const KUBELET_ACK_TIMEOUT: Duration = Duration::from_mins(5);
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct PodView<'a> {
     pub pod: &'a Pod,
-    /// The last change of the pod.
     pub last_change: Option<PodChange>,
     /// When the pod was created or last resized.
     pub created_or_resized: Time,
@@ -404,7 +402,6 @@ pub struct PodExplanation {
     pub candidate_order: Vec<usize>,
     /// The replica group of the pod, or why its pods may not be updated.
     pub group: Result<ReplicaGroup, SkipReason>,
-    /// The last change of the pod.
     pub last_change: Option<PodChange>,
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 pub struct ElectionOptions {
     /// Name of the Lease.
     pub name: String,
-    /// Its namespace.
     pub namespace: String,
     /// Identity of this process; see [`identity`](super::super::election_rules::identity).
     pub identity: String,

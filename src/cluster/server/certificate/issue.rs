@@ -21,7 +21,6 @@ const AUTHORITY: &str = "plimsoll-webhook-ca";
 /// A server certificate, its key and its CA, all in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedCertificate {
-    /// The certificate chain.
     pub chain: Vec<u8>,
     /// The private key.
     pub key: Vec<u8>,
@@ -36,7 +35,6 @@ impl fmt::Debug for IssuedCertificate {
     }
 }
 
-/// What to issue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateSpec {
     /// DNS names or IP addresses of the server.

@@ -21,7 +21,6 @@ use rustls::pki_types::CertificateDer;
 
 /// Errors of reading and issuing certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages name the fields")]
 pub enum CertificateError {
     /// The input is not PEM, or contains no certificate.
     #[error(

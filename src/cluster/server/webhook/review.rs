@@ -18,7 +18,6 @@ pub struct AdmissionRequest<'a> {
     /// Kind of the object.
     #[serde(borrow)]
     pub kind: GroupVersionKind<'a>,
-    /// Resource of the request.
     #[serde(borrow)]
     pub resource: GroupVersionResource<'a>,
     /// The kind that the client used.

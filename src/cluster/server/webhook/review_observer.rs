@@ -29,7 +29,6 @@ impl ReviewStatus {
 pub struct CompletedReview {
     /// The `resource` label in upstream's metrics.
     pub resource: &'static str,
-    /// The status of the review.
     pub status: ReviewStatus,
     /// The reason for the decision, as a label value.
     pub outcome: &'static str,

@@ -44,7 +44,6 @@ const REPLICAS: [(&str, &str, &str); 4] = [
     ("ReplicationController", "kube_replicationcontroller_spec_replicas", "replicationcontroller"),
 ];
 
-/// Reads the survey of one cluster.
 pub(super) struct SeriesReader<'a> {
     pub client: &'a PrometheusClient,
     pub schema: &'a Schema,
@@ -324,6 +323,15 @@ impl SeriesReader<'_> {
             let what = "targets of HorizontalPodAutoscalers";
             let metrics = get(what, &queries.utilization_targets()).await;
             rows.add_hpas(states, &hpas, &metrics);
+            if rows.has_utilization_targets() {
+                let what = "numbers of replicas of HorizontalPodAutoscalers";
+                let of = |family: &str| queries.by_object(family, "horizontalpodautoscaler");
+                let min = get(what, &of("kube_horizontalpodautoscaler_spec_min_replicas")).await;
+                let max = get(what, &of("kube_horizontalpodautoscaler_spec_max_replicas")).await;
+                let other =
+                    get("metrics of HorizontalPodAutoscalers", &queries.other_metrics()).await;
+                rows.add_replica_ranges(states, &hpas, [&min, &max, &other]);
+            }
         }
         if let Ok(selector) = self.scope.selector()
             && self.scope.label_selector.is_some()

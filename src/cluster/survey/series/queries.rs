@@ -28,7 +28,6 @@ impl<'a> Queries<'a> {
         Self { namespace, pod, container }
     }
 
-    /// The number of pods of each namespace.
     pub fn pods_by_namespace(&self) -> String {
         let Self { namespace, pod, .. } = self;
         format!("count by ({namespace}) (group by ({namespace},{pod}) (kube_pod_owner))")
@@ -174,6 +173,16 @@ impl<'a> Queries<'a> {
         )
     }
 
+    /// Whether they have other metrics.
+    pub fn other_metrics(&self) -> String {
+        const FAMILY: &str = "kube_horizontalpodautoscaler_spec_target_metric";
+        format!(
+            "group by ({},horizontalpodautoscaler) ({FAMILY}{{metric_target_type!=\"utilization\"}} \
+             or {FAMILY}{{metric_name!~\"cpu|memory\"}})",
+            self.namespace
+        )
+    }
+
     /// These labels of each pod.
     pub fn pod_labels<'b>(&self, labels: impl Iterator<Item = &'b str>) -> String {
         let mut by = format!("{},{}", self.namespace, self.pod);
@@ -212,5 +221,4 @@ fn seconds(window: Duration) -> String {
 pub(super) const NODE_ALLOCATABLE: &str =
     "max by (node,exported_node,resource) (kube_node_status_allocatable{resource=~\"cpu|memory\"})";
 
-/// The labels of each node.
 pub(super) const NODE_LABELS: &str = "kube_node_labels";

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use plimsoll_core::{
     rightsizing::survey::{
-        Amounts, AutoscalerRef, Container, ContainerRole, Resource, UtilizationTarget, Workload,
+        Amounts, AutoscalerRef, Container, ContainerRole, ReplicaRange, Resource,
+        UtilizationTarget, Workload,
     },
     types::units::{Bytes, MilliCpu},
 };
@@ -34,6 +35,7 @@ pub(super) struct SurveyRows {
     newest_pods: HashMap<OwnerKey, f64>,
     replicas: HashMap<OwnerKey, u32>,
     targets: BTreeMap<OwnerKey, Vec<UtilizationTarget>>,
+    ranges: BTreeMap<OwnerKey, Vec<ReplicaRange>>,
     autoscalers: BTreeMap<OwnerKey, Vec<AutoscalerRef>>,
     /// Kinds of owners that everything below is grouped by, and the owners of pods that own others.
     groups: OwnerGroups,
@@ -215,12 +217,47 @@ impl SurveyRows {
         }
     }
 
+    /// Whether an autoscaler has a target that is relative to requests.
+    pub fn has_utilization_targets(&self) -> bool {
+        self.targets.values().any(|targets| !targets.is_empty())
+    }
+
+    /// Adds how many replicas HorizontalPodAutoscalers may set: minimum, maximum, and those with other metrics.
+    pub fn add_replica_ranges(
+        &mut self,
+        states: &KubeStateMetrics,
+        hpas: &[CollectedSeries],
+        [min, max, other]: [&[CollectedSeries]; 3],
+    ) {
+        let key = |row: &CollectedSeries| {
+            [&states.namespace, "horizontalpodautoscaler"]
+                .map(|label| Box::<str>::from(row.get(label)))
+        };
+        let counts = |rows: &[CollectedSeries]| -> HashMap<_, u32> {
+            let count = |row: &CollectedSeries| row.value().filter(|count| *count >= 0.0);
+            rows.iter().filter_map(|row| Some((key(row), count(row)? as u32))).collect()
+        };
+        let (min, max) = (counts(min), counts(max));
+        let other: HashSet<_> = other.iter().map(key).collect();
+        for hpa in hpas {
+            let id = key(hpa);
+            let kind = hpa.get("scaletargetref_kind").into();
+            let target = (id[0].clone(), kind, hpa.get("scaletargetref_name").into());
+            let range = ReplicaRange {
+                autoscaler: id[1].clone(),
+                min: min.get(&id).copied(),
+                max: max.get(&id).copied(),
+                has_other_metrics: other.contains(&id),
+            };
+            self.ranges.entry(target).or_default().push(range);
+        }
+    }
+
     /// Restricts the survey to workloads that have one of these pods.
     pub fn select_pods(&mut self, pods: HashSet<(Box<str>, Box<str>)>) {
         self.selected_pods = Some(pods);
     }
 
-    /// The workloads in this scope.
     pub fn into_workloads(mut self, scope: &SurveyScope) -> Vec<Workload> {
         let mut drafts: BTreeMap<OwnerKey, Draft> = BTreeMap::new();
         for (key, pods) in &self.pods {
@@ -265,6 +302,8 @@ impl SurveyRows {
     fn workload(&mut self, key: OwnerKey, draft: Draft) -> Workload {
         let mut utilization_targets = self.targets.remove(&key).unwrap_or_default();
         utilization_targets.sort_by(|a, b| (&a.name, a.metric).cmp(&(&b.name, b.metric)));
+        let mut replica_ranges = self.ranges.remove(&key).unwrap_or_default();
+        replica_ranges.sort_unstable();
         let mut scaled_by = self.autoscalers.remove(&key).unwrap_or_default();
         scaled_by.sort_unstable();
         let count = u32::try_from(draft.pods.len()).ok();
@@ -290,6 +329,7 @@ impl SurveyRows {
             nodes: nodes.into_iter().flatten().collect(),
             pods,
             utilization_targets,
+            replica_ranges,
             scaled_by,
             containers,
             ..Workload::default()

@@ -186,6 +186,8 @@ async fn workloads_of_each_kind_are_found_in_recorded_responses() {
         .map(|one| (&*one.name, one.metric, one.resource, one.percent))
         .collect();
     assert_eq!(targets, [("web", 0, Resource::Cpu, 70), ("web", 1, Resource::Memory, 80)]);
+    let [range] = &find("web").replica_ranges[..] else { panic!("one autoscaler") };
+    assert_eq!((range.min, range.max, range.has_other_metrics), (Some(2), Some(9), false));
     assert_eq!(find("kafka").nodes, ["node-kafka-0", "node-kafka-1"].map(Box::<str>::from));
     assert!(find("log").nodes.is_empty(), "its node is unknown");
     assert_eq!(find("web").api_version, None);

@@ -34,7 +34,6 @@ impl StatusDelay {
         id
     }
 
-    /// Ends work.
     pub fn end(&mut self, id: &WorkId) {
         self.running.remove(id);
     }

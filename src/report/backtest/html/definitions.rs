@@ -26,7 +26,7 @@ const FORMULAS: [(&str, &str); 11] = [
     (
         "OOM kill",
         "Five minutes whose peak of memory is above the limit; the next one counts ten minutes later at the earliest. \
-         The policy is told.",
+         The policy receives it as an event.",
     ),
     ("OOM-day", "A container-day with at least one OOM kill; serious with at least four."),
     (

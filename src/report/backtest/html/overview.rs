@@ -5,7 +5,7 @@ use plimsoll_core::backtest::report::{BacktestReport, PolicyReport};
 use super::{Cell, open_section, write_table};
 use crate::report::{
     backtest::words::{
-        amount, differences, frontier_names, frontier_steps, is_yardstick, policy_name,
+        amount, differences, frontier_names, frontier_steps, is_yardstick, policy_name, replicas,
         small_share, unknown, whole_share,
     },
     recommend::{
@@ -24,6 +24,9 @@ pub(super) fn write(page: &mut Markup, report: &BacktestReport) {
         page.text(format_args!("{unknown}. Policies that differ only there are equal."));
         page.raw("</p>\n");
     }
+    page.raw("<p>Assumed: ");
+    page.text(format_args!("{}.", replicas(report)));
+    page.raw("</p>\n");
     for remark in &report.remarks {
         page.raw("<p class=\"problem\">");
         page.text(remark);

@@ -121,7 +121,7 @@ impl PodStates {
         pods: &[&str],
         container: &Arc<str>,
         from: Time,
-    ) -> (Vec<RecordedStep>, Vec<RecordedStep>) {
+    ) -> [Vec<RecordedStep>; 2] {
         let mut changes: Vec<(Time, &str, [Amounts; 2])> = Vec::new();
         for pod in pods {
             let id = (Arc::clone(namespace), Arc::from(*pod), Arc::clone(container));
@@ -140,8 +140,7 @@ impl PodStates {
                 }
             }
         }
-        let [requests, limits] = steps;
-        (requests, limits)
+        steps
     }
 
     /// Adds the amounts of one kind: 0 for requests, 1 for limits. Between two changes of one resource the other one stays.
@@ -389,7 +388,7 @@ mod tests {
             ],
         );
         let pods = ["web-a", "web-b"];
-        let (requests, limits) = states.steps(&namespace, &pods, &container, Time::from_secs(0));
+        let [requests, limits] = states.steps(&namespace, &pods, &container, Time::from_secs(0));
         let amounts = |cpu: Option<i64>, memory: bool| Amounts {
             cpu: cpu.map(MilliCpu),
             memory: memory.then_some(Bytes(1 << 30)),
@@ -406,7 +405,7 @@ mod tests {
         // The second generation has no limit.
         assert_eq!(limits, [step(0, amounts(None, true)), step(400, amounts(None, false))]);
         let others = states.steps(&namespace, &["db-0"], &container, Time::from_secs(0));
-        assert_eq!(others, (Vec::new(), Vec::new()), "unknown is not zero");
+        assert_eq!(others, [Vec::new(), Vec::new()], "unknown is not zero");
     }
 
     #[test]

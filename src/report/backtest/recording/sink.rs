@@ -198,7 +198,7 @@ impl PartialWorkload {
             seen.filter(|name| !is_init(workload, name)).map(Arc::clone).collect();
         let pod_names: Vec<&str> = self.pods.keys().map(|name| &**name).collect();
         let containers = names.iter().map(|name| {
-            let (requests, limits) = states.steps(&key.namespace, &pod_names, name, from);
+            let [requests, limits] = states.steps(&key.namespace, &pod_names, name, from);
             let mut container = ContainerRecording {
                 name: (&**name).into(),
                 is_memory_elastic: is_memory_elastic(workload, name),
@@ -219,24 +219,25 @@ impl PartialWorkload {
         let containers: Vec<ContainerRecording> = containers.collect();
         let pods = self.pods.into_iter().filter_map(|(name, mut pod)| {
             let (first, last) = pod.span?;
+            // A StatefulSet reuses names, so the last start may be later than the first sample.
+            let start = states.start(&key.namespace, &name).filter(|start| *start <= first);
+            let born = start.unwrap_or(first);
+            let mut known = containers.iter();
             let mut of = |container: &Arc<str>| {
                 let mut of = pod.containers.remove(container).unwrap_or_default();
                 of.oom_kills.sort_unstable();
                 of.oom_kills.dedup();
                 of.throttled_minutes = states.throttled_minutes(&key.namespace, &name, container);
+                if let Some(known) = known.next() {
+                    let steps = states.steps(&key.namespace, &[&name], container, from);
+                    of.set_steps(steps, known, (born, last));
+                }
                 of.cpu.shrink_to_fit();
                 of.memory.shrink_to_fit();
                 of
             };
             let containers: Vec<PodContainer> = names.iter().map(&mut of).collect();
-            // A StatefulSet reuses names, so the last start may be later than the first sample.
-            let start = states.start(&key.namespace, &name).filter(|start| *start <= first);
-            Some(PodRecording {
-                name: (&*name).into(),
-                born: start.unwrap_or(first),
-                gone: last,
-                containers,
-            })
+            Some(PodRecording { name: (&*name).into(), born, gone: last, containers })
         });
         let mut pods: Vec<PodRecording> = pods.collect();
         pods.sort_by(|one, other| (one.born, &one.name).cmp(&(other.born, &other.name)));

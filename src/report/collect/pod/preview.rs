@@ -50,13 +50,11 @@ pub struct NamespacePreview {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadPreview {
-    /// The name of the VPA.
     pub vpa: String,
     /// The kind of its target.
     pub kind: String,
     /// The name of its target.
     pub name: String,
-    /// The number of its pods.
     pub pods: usize,
     /// Pods that need an update and may be updated.
     pub candidates: usize,
@@ -71,7 +69,6 @@ pub struct WorkloadPreview {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodPreview {
-    /// The name of the pod.
     pub pod: String,
     /// `evict`, `resize`, `surge` or `none`.
     pub action: String,

@@ -27,7 +27,6 @@ use serde_with::skip_serializing_none;
 
 use crate::report::explain::report_parts::{Finding, ReportHeader};
 
-/// The kind of this report.
 const KIND: &str = "explain-hpa";
 
 /// A HorizontalPodAutoscaler, and the decision that follows from what the cluster has now.
@@ -84,13 +83,11 @@ pub struct LastScale {
     pub from: i32,
     /// The replicas after.
     pub to: i32,
-    /// When.
     pub at: Time,
     /// Whether its outcome is unknown. The next reconcile finds out.
     pub pending: bool,
 }
 
-/// One metric.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -141,9 +138,7 @@ pub struct PodCounts {
 /// A pod that does not count with its own value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UncountedPod {
-    /// The name of the pod.
     pub name: String,
-    /// Why.
     pub why: String,
 }
 
@@ -183,7 +178,6 @@ pub struct Hold {
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixEffect {
-    /// The name of the fix.
     pub fix: String,
     /// The desired replicas with it.
     pub desired: Option<i32>,
@@ -196,7 +190,6 @@ pub struct HpaInput<'a> {
     pub object: (&'a str, &'a str),
     /// Kind and name of the target.
     pub target: (&'a str, &'a str),
-    /// The spec.
     pub spec: &'a Spec,
     /// The stored status.
     pub status: &'a HorizontalPodAutoscalerStatus,
@@ -227,9 +220,7 @@ pub struct HpaInput<'a> {
 /// A VPA of the target that changes requests which the replicas follow.
 #[derive(Clone, Debug)]
 pub struct Contested<'a> {
-    /// Its name.
     pub vpa: String,
-    /// The resources.
     pub resources: Vec<&'a str>,
     /// The targets that do not depend on requests, as `cpu: averageValue: 300m`, as far as they are known.
     pub average_values: Vec<String>,

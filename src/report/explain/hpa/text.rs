@@ -14,7 +14,6 @@ use crate::report::{
 /// More pods than these are not listed by name.
 const MAX_LISTED_PODS: usize = 5;
 
-/// Renders the report.
 pub fn render(report: &HpaReport, style: &Style) -> String {
     let mut page = Page::new(style);
     page.line(format_args!("{}", page.paint(BOLD, &report.header.object())));

@@ -11,7 +11,6 @@ use crate::report::{
     style::{BOLD, DIM, GREEN, PLAIN, Page, RED, Style, YELLOW},
 };
 
-/// Renders the report.
 pub fn render(report: &PodReport, style: &Style) -> String {
     let mut page = Page::new(style);
     head(&mut page, report);

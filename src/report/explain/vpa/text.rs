@@ -10,7 +10,6 @@ use crate::report::{
 };
 use plimsoll_core::recommender::{estimate::Resource as Kind, explanation_annotation};
 
-/// Renders the report.
 pub fn render(report: &VpaReport, style: &Style) -> String {
     let mut page = Page::new(style);
     head(&mut page, report);

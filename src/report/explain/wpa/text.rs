@@ -13,7 +13,6 @@ use crate::report::{
     style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW},
 };
 
-/// Renders the report.
 pub fn render(report: &WpaReport, style: &Style) -> String {
     let mut page = Page::new(style);
     page.line(format_args!("{}", page.paint(BOLD, &report.header.object())));

@@ -55,7 +55,6 @@ const COMPLETED: usize = 5;
 const LIMIT: usize = 6;
 const OWNER: usize = 7;
 
-/// A pod of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodRun {
     /// The name of its Job, if known.
@@ -64,7 +63,6 @@ pub struct PodRun {
     pub start: Option<Time>,
     /// When it ended, if it ended and that is known.
     pub end: Option<Time>,
-    /// Its containers, by name.
     pub containers: HashMap<Box<str>, ContainerRun>,
 }
 
@@ -101,7 +99,6 @@ pub struct JobRuns {
     failed: HashSet<ObjectKey>,
 }
 
-/// The runs of one workload.
 #[derive(Clone, Debug, Default)]
 pub struct WorkloadRuns {
     pods: HashMap<Box<str>, PodRun>,
@@ -189,7 +186,6 @@ impl JobRuns {
         }
     }
 
-    /// The start of the first run.
     pub fn first_start(&self) -> Option<Time> {
         // With too many runs it ran before, too.
         let first = |of: &WorkloadRuns| {

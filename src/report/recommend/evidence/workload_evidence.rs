@@ -10,7 +10,6 @@ use plimsoll_core::rightsizing::evidence::ContainerEvidence;
 pub struct WorkloadEvidence(Vec<(Box<str>, ContainerEvidence)>);
 
 impl WorkloadEvidence {
-    /// The evidence of a container.
     pub fn get(&self, container: &str) -> Option<&ContainerEvidence> {
         self.position(container).ok().map(|index| &self.0[index].1)
     }

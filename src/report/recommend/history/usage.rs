@@ -11,12 +11,10 @@ use plimsoll_core::{
 
 use crate::report::recommend::strategy::UsageDistribution;
 
-/// The usage of a container.
 #[derive(Clone, Debug, Default)]
 pub struct ContainerUsage {
     /// Its CPU request; `None` if it has none or it is unknown.
     pub cpu_request: Option<MilliCpu>,
-    /// The number of CPU samples.
     pub cpu_samples: u64,
     /// The number of CPU samples above the request.
     pub above_request: u64,
@@ -24,15 +22,11 @@ pub struct ContainerUsage {
     pub memory_peak: Option<MemoryPeak>,
     /// The largest sample of memory on each day.
     pub daily_memory_peaks: DailyPeaks,
-    /// The number of OOM kills.
     pub oom_kills: u32,
-    /// The time of the last one.
     pub last_oom_kill: Option<Time>,
     /// The memory limit at the last one, if known.
     pub oom_kill_limit: Option<Bytes>,
-    /// The time of the first sample.
     pub first_sample: Option<Time>,
-    /// The time of the last sample.
     pub last_sample: Option<Time>,
     /// All samples, for strategies that need them.
     pub distribution: Option<Box<UsageDistribution>>,
@@ -60,7 +54,6 @@ impl ContainerUsage {
         self.last_sample.is_some()
     }
 
-    /// Adds samples.
     pub fn add_batch(&mut self, batch: SampleBatch<'_>) {
         let (Some((first, _)), Some((last, _))) = (batch.points.first(), batch.points.last())
         else {

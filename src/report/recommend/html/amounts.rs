@@ -7,7 +7,6 @@ use plimsoll_core::{rightsizing::survey::Resource, types::Time};
 
 use crate::report::{recommend::amounts, style::format_span};
 
-/// The name of a resource.
 pub(crate) fn resource_name(resource: Resource) -> &'static str {
     match resource {
         Resource::Cpu => "CPU",
@@ -81,7 +80,6 @@ pub(crate) fn change(from: f64, to: f64) -> Option<String> {
     Some(with_minus(&amounts::percent_change((to - from) / from * 100.0)))
 }
 
-/// A share as a percentage.
 pub(crate) fn percentage(share: f64) -> String {
     amounts::share(share)
 }

@@ -31,7 +31,6 @@ const LEAST_RISK: [(&str, Level); 4] = [
 /// A column: the class of its cells and its heading. The class `number` sorts by number, in descending order first.
 type Column = (&'static str, &'static str);
 
-/// Writes all tables.
 pub(super) fn write(page: &mut Markup, report: &Report, rows: &[Row<'_>]) {
     page.raw(
         "<form class=\"search\" id=\"search\" role=\"search\" hidden>\n\

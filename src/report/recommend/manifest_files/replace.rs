@@ -112,7 +112,7 @@ pub(super) fn own_files(files: &[(PathBuf, &str)]) -> Result<(), ManifestFilesEr
     Ok(())
 }
 
-/// Writes a text beside the file that it is for; also tells whether that is a new one.
+/// Writes a text beside the file that it is for; returns whether that file is new, too.
 fn stage_own(path: &Path, text: &str) -> io::Result<(NamedTempFile, bool)> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_file() => Ok((stage(path, text)?, false)),

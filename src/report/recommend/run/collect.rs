@@ -53,7 +53,6 @@ pub type EvidenceKey = (Option<Box<str>>, ObjectKey);
 pub struct Collected {
     /// The workloads of all clusters, and what could not be read.
     pub survey: Survey,
-    /// The evidence by workload.
     pub evidence: HashMap<EvidenceKey, WorkloadEvidence>,
     /// The servers.
     pub sources: Vec<SourceReport>,
@@ -84,7 +83,6 @@ impl Collected {
         }));
     }
 
-    /// The evidence of a workload.
     pub fn evidence_of(&self, workload: &Workload) -> Option<&WorkloadEvidence> {
         self.evidence.get(&(workload.cluster.clone(), workload_key(workload)))
     }
@@ -95,7 +93,6 @@ impl Collected {
 pub enum Target {
     /// The cluster of a context; the current one if it has no name.
     Cluster {
-        /// The context.
         context: Option<String>,
         /// Whether there are others, so that its name is part of the report.
         is_one_of_several: bool,
@@ -114,7 +111,6 @@ impl Target {
     }
 }
 
-/// What to report on.
 pub fn targets(config: &RecommendConfig) -> Result<Vec<Target>, RecommendError> {
     if config.source == WorkloadSource::Series && config.server == ServerChoice::Address {
         return Ok(vec![Target::Server]);
@@ -192,9 +188,7 @@ pub(super) async fn collect_all(
 pub struct Collector<'a> {
     /// What is read.
     pub config: &'a RecommendConfig,
-    /// The clock.
     pub clock: &'a Clock,
-    /// The time of the report.
     pub now: Time,
 }
 

@@ -19,9 +19,7 @@ pub(super) struct SeriesCollector {
 /// A series with its labels and points.
 #[derive(Clone, Debug, Default)]
 pub struct CollectedSeries {
-    /// Its labels, with the name as `__name__`.
     pub labels: BTreeMap<String, String>,
-    /// Its points.
     pub points: Vec<(Time, f64)>,
 }
 
@@ -36,7 +34,6 @@ impl CollectedSeries {
         self.points.last().map(|(_, value)| *value)
     }
 
-    /// A selector of this series.
     pub fn selector(&self) -> Selector {
         let name = self.get("__name__");
         let selector =

@@ -64,7 +64,6 @@ impl BatchGroup {
             && length <= LONGEST_NAMESPACES
     }
 
-    /// The namespaces.
     pub(super) fn namespaces(&self) -> BTreeSet<&str> {
         namespaces(&self.batches)
     }
@@ -74,7 +73,6 @@ impl BatchGroup {
         self.batches.first().map_or_else(|| "".into(), |batch| Arc::clone(&batch.namespace))
     }
 
-    /// The number of workloads.
     pub(super) fn workloads(&self) -> usize {
         self.batches.iter().map(|batch| batch.claims.len()).sum()
     }
@@ -136,7 +134,6 @@ impl BatchGroup {
         workloads_of(&self.batches, namespace, pod)
     }
 
-    /// All VPAs of the group.
     pub(super) fn vpas(&self) -> impl Iterator<Item = &ObjectKey> {
         self.batches.iter().flat_map(WorkloadBatch::vpas)
     }
@@ -185,7 +182,6 @@ impl BatchGroup {
     }
 }
 
-/// The namespaces of batches.
 pub(super) fn namespaces(batches: &[WorkloadBatch]) -> BTreeSet<&str> {
     batches.iter().map(|batch| &*batch.namespace).collect()
 }

@@ -35,7 +35,6 @@ type Family = (&'static str, Option<(&'static str, &'static str)>);
 const TARGET_LABELS: [&str; 2] = ["job", "instance"];
 
 impl JvmFigure {
-    /// All figures.
     pub const ALL: [Self; 6] = [
         Self::NonHeapCommitted,
         Self::HeapUsed,
@@ -132,7 +131,6 @@ impl JvmFigure {
     }
 }
 
-/// The names of all families.
 pub fn jvm_families() -> impl Iterator<Item = &'static str> {
     let names = JvmFigure::ALL.into_iter().flat_map(JvmFigure::families).map(|(name, _)| *name);
     names.collect::<BTreeSet<_>>().into_iter()

@@ -40,7 +40,6 @@ impl LivePods {
 /// What is known about pods without querying a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownPods<'a> {
-    /// The ownership of pods by their labels.
     pub by_label: Option<&'a super::PodOwnership>,
     /// Existing pods.
     pub live: Option<&'a LivePods>,

@@ -57,7 +57,6 @@ impl LoadStats {
     }
 }
 
-/// Why a load is incomplete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to load {} of {asked} batches of history, the first in namespace {namespace}: {failure}", .batches)]
 pub struct LoadIncomplete {

@@ -30,9 +30,7 @@ const INDEX: (usize, usize) = (1, 10);
 /// A workload as snapshots name it: `apps/Deployment/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerRef {
-    /// The kind.
     pub kind: Box<str>,
-    /// The name.
     pub name: Box<str>,
 }
 
@@ -45,7 +43,6 @@ enum NamePart {
     Characters(CharacterClass, (usize, usize)),
 }
 
-/// A character class of a part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CharacterClass {
     /// Pod template hash: decimal digits, encoded as safe characters.

@@ -45,7 +45,6 @@ impl CollectedValue {
         }
     }
 
-    /// Adds a value of a day.
     fn add_of_day(&mut self, at: Time, value: f64) {
         let position = self.largest.binary_search_by_key(&day(at), |(known, _)| day(*known));
         match position {

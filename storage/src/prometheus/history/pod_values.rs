@@ -40,48 +40,38 @@ const MAX_HALVINGS: u32 = 6;
 pub enum PodQuery {
     /// The peak of memory of all pods on each day, with its time to this step.
     MemoryPeak {
-        /// The step.
         step: Duration,
     },
     /// The same of memory without page cache that could be dropped: anonymous memory and mapped files.
     NeededMemory {
-        /// The step.
         step: Duration,
     },
     /// The largest sample of page cache in use of all pods on each day, with one sample for each step.
     ActiveFile {
-        /// The step.
         step: Duration,
     },
     /// The largest value of a figure of Java virtual machines of all pods on each day. The container is empty if the series
     /// do not have it.
     Jvm {
-        /// The figure.
         figure: JvmFigure,
-        /// The step.
         step: Duration,
     },
     /// The largest value of the CPU counter: the CPU time of a container that ran once.
     CpuSeconds,
-    /// The largest value of memory.
     LargestMemory,
     /// The largest value of a family of kube-state-metrics for pods.
     PodState {
-        /// The family.
         family: &'static str,
     },
     /// The largest value of a family of kube-state-metrics for containers.
     ContainerState {
-        /// The family.
         family: &'static str,
         /// A label and its value.
         matching: (&'static str, &'static str),
     },
     /// A label of a family of kube-state-metrics for pods, from the index of the server.
     PodLabel {
-        /// The family.
         family: &'static str,
-        /// The label.
         label: &'static str,
     },
 }
@@ -108,7 +98,6 @@ impl PodQuery {
 pub struct PodValue<'a> {
     /// The index of the query.
     pub query: usize,
-    /// The VPA of the pod.
     pub vpa: &'a ObjectKey,
     /// The pod; empty for a query about all pods.
     pub pod: &'a str,

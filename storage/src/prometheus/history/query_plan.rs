@@ -192,9 +192,7 @@ pub(super) fn max_by(query: &Query, identity: &[&str]) -> Query {
 pub struct QueryPreview {
     /// The queried resource.
     pub resource: &'static str,
-    /// The query.
     pub query: Query,
-    /// The step of the query.
     pub step: Duration,
 }
 

@@ -35,7 +35,6 @@ const POINTS_PER_VALUE: u64 = 8;
 /// Throttling of containers. A container in neither set is unknown: it did not run, or used no CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThrottlingReport {
-    /// Measured throttling.
     pub measured: HashMap<ContainerKey, Throttling>,
     /// Running containers without a CPU limit, which are not throttled.
     pub unlimited: HashSet<ContainerKey>,

@@ -7,7 +7,6 @@ use super::{
     strings::{quoted, string},
 };
 
-/// A matcher of one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelMatcher {
     label: String,
@@ -15,7 +14,6 @@ pub struct LabelMatcher {
     value: String,
 }
 
-/// The operator of a matcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchOperator {
     /// `=`
@@ -44,7 +42,6 @@ impl MatchOperator {
 }
 
 impl LabelMatcher {
-    /// Creates a matcher of this label.
     pub fn new(
         label: impl Into<String>,
         operator: MatchOperator,
@@ -53,7 +50,6 @@ impl LabelMatcher {
         Self { label: label.into(), operator, value: value.into() }
     }
 
-    /// The name of the label.
     pub fn label(&self) -> &str {
         &self.label
     }

@@ -33,7 +33,6 @@ impl TransferredBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Adds bytes.
     pub fn add(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }

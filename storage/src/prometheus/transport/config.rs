@@ -95,9 +95,7 @@ impl From<PathBuf> for SecretSource {
 /// A header of every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The name of the header.
     pub name: String,
-    /// The value of the header.
     pub value: SecretSource,
 }
 
@@ -108,12 +106,7 @@ pub enum AuthConfig {
     #[default]
     None,
     /// Basic authentication.
-    Basic {
-        /// The user name.
-        user: String,
-        /// The password.
-        password: SecretSource,
-    },
+    Basic { user: String, password: SecretSource },
     /// A bearer token. A token in a file may be rotated.
     Bearer(SecretSource),
     /// OAuth 2 client credentials.
@@ -133,9 +126,7 @@ pub struct OAuth2 {
     pub token_url: String,
     /// TLS settings for the authorization server.
     pub tls: TlsConfig,
-    /// The client ID.
     pub client_id: String,
-    /// The client secret.
     pub client_secret: SecretSource,
     /// The scopes to request.
     pub scopes: Vec<String>,
@@ -169,9 +160,7 @@ pub struct Aws {
 /// Static AWS keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsKeys {
-    /// The access key ID.
     pub access_key_id: SecretSource,
-    /// The secret access key.
     pub secret_access_key: SecretSource,
     /// The session token of temporary keys.
     pub session_token: Option<SecretSource>,
@@ -260,7 +249,6 @@ impl Google {
 pub struct Azure {
     /// The client ID of the application or the managed identity.
     pub client_id: Option<String>,
-    /// The tenant ID.
     pub tenant_id: Option<String>,
     /// The file with the federated token (workload identity). `None` uses the instance metadata service.
     pub federated_token_file: Option<PathBuf>,

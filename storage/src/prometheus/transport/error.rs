@@ -17,7 +17,6 @@ pub struct TransportError {
     message: String,
 }
 
-/// The kind of a [`TransportError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportErrorKind {
     /// A setting or the content of a file is invalid, or a file cannot be read.
@@ -46,7 +45,6 @@ impl TransportError {
         Self { kind, message }
     }
 
-    /// The kind of the error.
     pub fn kind(&self) -> TransportErrorKind {
         self.kind
     }

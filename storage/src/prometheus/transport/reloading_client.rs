@@ -47,7 +47,6 @@ impl ReloadingClient {
         Self { tls, check_interval, configure: Box::new(configure), state: Mutex::default() }
     }
 
-    /// Returns the client.
     pub async fn get(&self) -> Result<Client, TransportError> {
         Ok(self.get_version(Reload::IfDue).await?.0)
     }

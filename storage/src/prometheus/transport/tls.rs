@@ -183,9 +183,7 @@ fn verifier(
 /// Which certificates a [`CustomVerifier`] accepts.
 #[derive(Debug)]
 pub enum AcceptedCertificates {
-    /// Any.
     Any,
-    /// Only this one.
     Only(CertificateDer<'static>),
     /// Those that the verifier accepts for this name, instead of the name in the URL.
     Name(ServerName<'static>, Arc<dyn ServerCertVerifier>),
@@ -199,7 +197,6 @@ pub struct CustomVerifier {
 }
 
 impl CustomVerifier {
-    /// Creates a verifier.
     pub fn new(trust: AcceptedCertificates) -> Self {
         Self { trust, algorithms: ring::default_provider().signature_verification_algorithms }
     }

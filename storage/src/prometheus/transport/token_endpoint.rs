@@ -26,7 +26,6 @@ pub(super) struct TokenEndpoint {
     advice: &'static str,
 }
 
-/// A request to a token endpoint.
 #[derive(Debug)]
 pub(super) struct TokenRequest<'a> {
     pub(super) method: Method,

@@ -4,10 +4,11 @@ use crate::{
     backtest::{
         account::{ContainerDay, PolicyAccount},
         policy::{Policy, PolicyRule},
+        recording::RecordedStep,
         replay::{ReplaySettings, replay},
         testing::{
-            MINUTES_PER_DAY, WINDOWS_PER_DAY, amounts, container, days_later, evaluation, pod,
-            usage, workload,
+            MINUTES_PER_DAY, WINDOWS_PER_DAY, amounts, container, days_later, evaluation,
+            minutes_later, pod, usage, workload,
         },
     },
     types::units::MilliCpu,
@@ -193,4 +194,39 @@ fn elastic_memory_is_left_out_and_unknown_requests_are_not_zero() {
     let vpa = &account.policies[1].days[0];
     assert_eq!((vpa.memory_windows, vpa.left_out_windows), (0, 288));
     assert_eq!((account.elastic_containers, account.unknown_requests), (1, 1));
+}
+
+#[test]
+fn pods_that_are_updated_one_after_the_other_have_their_own_requests_and_limits() {
+    let hour = |hour: u32| minutes_later(60 * hour);
+    let step =
+        |at, milli, mebibytes| RecordedStep { at, amounts: amounts(Some(milli), Some(mebibytes)) };
+    let mut container = container("main", amounts(None, None), amounts(None, None));
+    container.requests = vec![step(hour(0), 1_000, 512), step(hour(12), 500, 256)];
+    container.limits = vec![step(hour(0), 2_000, 1_024), step(hour(12), 1_000, 300)];
+    let minutes = 0..MINUTES_PER_DAY;
+    // It needs more than the second limit of memory from 17:00 on.
+    let demand =
+        || usage(minutes.clone(), |_| 0.25, |window| if window < 17 * 12 { 200.0 } else { 400.0 });
+    let mut late = demand();
+    let own = [
+        vec![step(hour(0), 1_000, 512), step(hour(18), 500, 256)],
+        vec![step(hour(0), 2_000, 1_024), step(hour(18), 1_000, 300)],
+    ];
+    late.set_steps(own, &container, (hour(0), hour(24)));
+    let mut same = demand();
+    let [requests, limits] = [container.requests.clone(), container.limits.clone()];
+    same.set_steps([requests, limits], &container, (hour(0), hour(24)));
+    assert!(same.requests.is_empty() && same.limits.is_empty(), "they are those of the workload");
+    let pods = vec![pod("web-1", minutes.clone(), vec![late]), pod("web-2", minutes, vec![same])];
+    let recording = workload("web", vec![container], pods);
+    let current = [Policy::new(PolicyRule::Current)];
+    let account = replay(&recording, &evaluation(0, 1), &current, &ReplaySettings::default());
+    let [day] = &account.policies[0].days[..] else { panic!("one day") };
+    // 18 h of a core and 6 h of a half; 12 h of each.
+    assert!(is_near(day.cpu_requested, 18.0 + 3.0 + 12.0 + 6.0), "{}", day.cpu_requested);
+    assert!(is_near(day.memory_requested, 9.0 + 1.5 + 6.0 + 3.0), "{}", day.memory_requested);
+    // 6 h of the first and 7 h of the second, in each second window of five minutes.
+    assert_eq!(day.oom_kills, (6 + 7) * 6);
+    assert_eq!((day.evicted, day.resized, day.born_changed), (0, 2, 0), "in place in fact");
 }

@@ -25,7 +25,7 @@ fn sum(days: &[ContainerDay], field: fn(&ContainerDay) -> f64) -> f64 {
 }
 
 /// Multiplies all usage from a minute on.
-fn change_future(recording: &mut WorkloadRecording, minute: u32, factor: f32) {
+pub(super) fn change_future(recording: &mut WorkloadRecording, minute: u32, factor: f32) {
     for usage in recording.pods.iter_mut().flat_map(|pod| &mut pod.containers) {
         for (offset, cores) in usage.cpu.iter_mut().enumerate() {
             if usage.first_minute + offset as u32 >= minute {
