@@ -12,6 +12,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "recommend/command.rs"]
+#[allow(dead_code, reason = "the benchmark of backtest needs more of it")]
 mod command;
 #[path = "recommend/kube_state.rs"]
 mod kube_state;
