@@ -1,8 +1,8 @@
 //! `plimsoll backtest` against a real Prometheus without a cluster: `cargo xtask bench backtest_server`.
 //!
 //! A real Prometheus 3.15 has 22 days of 2,000 containers of 1,000 Deployments with a sample per minute, and what
-//! kube-state-metrics exports about them. The command runs as a process of its own beside it, on the same cores: it reads the
-//! recordings and replays seven policies. `cargo xtask bench backtest` measures the replay alone.
+//! kube-state-metrics exports about them. The command runs as a separate process on the same cores: it reads the recordings
+//! and replays seven policies. `cargo xtask bench backtest` measures the replay alone.
 //!
 //! ```text
 //! cargo xtask bench backtest_server
