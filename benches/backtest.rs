@@ -83,6 +83,7 @@ fn main() -> ExitCode {
             currency: None,
             cpu_core_hour: None,
             memory_gib_hour: None,
+            replicas: ReplaySettings::default().replicas,
             remarks: Vec::new(),
         },
     );

@@ -117,6 +117,7 @@ fn live(arguments: &Arguments, seed: u64) -> BacktestReport {
         currency: None,
         cpu_core_hour: None,
         memory_gib_hour: None,
+        replicas: settings.replicas,
         remarks: Vec::new(),
     };
     build(&accounts, &inputs)

@@ -58,6 +58,7 @@ use self::{
         Testbed,
         bulk_objects::{self, ApiWrite},
         http_get::http_get,
+        plimsoll_process::ENVIRONMENT,
         ports::Port,
         process_guard::ProcessState,
         wait,
@@ -230,7 +231,7 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
         "--prometheus-address=http://127.0.0.1:9".to_owned(),
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
-    bed.process_guard().start("ui", program, &flags, &[]);
+    bed.process_guard().start("ui", program, &flags, &ENVIRONMENT);
     let url = |path: &str| format!("http://127.0.0.1:{port}/{path}");
     let wanted = format!("\"total\": {}", arguments.vpas);
     wait::until("all workloads are listed", || async {

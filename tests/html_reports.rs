@@ -1,6 +1,7 @@
 //! HTML reports in a browser: nothing is requested, nothing is logged, tables work with and without scripts, in light and dark
 //! and on narrow screens.
 
+mod deep;
 mod large_snapshot;
 mod page_access;
 mod pictures;

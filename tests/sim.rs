@@ -1,6 +1,6 @@
 //! The virtual cluster: it treats pods as a real cluster does, reproducibly for a seed.
 
-use std::{collections::BTreeMap, io::Write as _, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use plimsoll::report::demo;
 use plimsoll_core::types::{ObjectKey, Time};
@@ -9,7 +9,7 @@ use plimsoll_core::{
     sim::{
         Cluster, ContainerMinute, ContainerResources, ContainerSpec, ContainerType, CpuDemand,
         InvalidWorkload, MIB, MemoryDemand, OptionalAmounts, Recommender, ResourceAmounts,
-        ResourceLimits, ResourceRecommendation, Series, UpdatePolicy, Workload, WorkloadKind,
+        ResourceLimits, ResourceRecommendation, UpdatePolicy, Workload, WorkloadKind,
     },
     types::units::{Bytes, MilliCpu},
 };
@@ -321,27 +321,6 @@ fn replaced_pods_get_the_same_load_as_the_pods_before_them() {
         |steps: &[ContainerMinute]| steps.iter().map(|step| step.demand).collect::<Vec<_>>();
     assert_eq!(demands(&off), demands(&on));
     assert_ne!(off[299].pod, on[299].pod);
-}
-
-#[test]
-fn load_from_a_file_is_replayed_as_recorded() {
-    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-    writeln!(file, "timestamp,value").expect("writes");
-    for minute in 0..240 {
-        let clock = format!("2026-01-05 {:02}:{:02}:00", minute / 60, minute % 60);
-        writeln!(file, "{clock},{}", 20.0 + f64::from(minute % 60)).expect("writes");
-    }
-    let percent = Series::open(file.path(), 0.01).expect("the file is sound");
-    let mut spec = container("c");
-    spec.cpu = CpuDemand::Recorded(Arc::new(percent));
-    spec.resources.limit.cpu = Some(MilliCpu(500));
-    let steps = live(&mut cluster(vec![deployment(1, vec![spec])], 1, UpdatePolicy::Off), 239);
-    for (minute, step) in steps.iter().enumerate() {
-        // A step is stamped with the end of its minute.
-        let recorded = 200 + 10 * ((minute as i64 + 1) % 60);
-        assert_eq!(step.demand.cpu.0, recorded, "minute {minute}");
-        assert_eq!(step.throttled, step.demand.cpu.0 > 500);
-    }
 }
 
 #[test]

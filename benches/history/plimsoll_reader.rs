@@ -71,11 +71,11 @@ impl Recommender {
             buffer_bytes: task.budget,
             ..super::default_config()
         };
-        let (weighting, clock) = (fleet.settings().history_weighting, Clock::fake(now));
+        let (weighting, clock) = (fleet.settings.history_weighting, Clock::fake(now));
         let history = config.open_history(weighting, &clock, requests.clone()).expect("an address");
         // Also establishes a connection.
         let path = "/api/v1/status/buildinfo";
-        let known = history.client().get_data::<serde_json::Value>(path, &[]).await;
+        let known = history.client.get_data::<serde_json::Value>(path, &[]).await;
         known.expect("the server answers");
         requests.take();
         Self { fleet, history, requests, now }
@@ -92,18 +92,18 @@ impl Recommender {
             self.history.start_load(&wanted, None, None).await.expect("its series are found");
         assert!(skipped.is_empty(), "{skipped:?}");
         drop(wanted);
-        let bootstrap = HistoryBootstrap::new(self.fleet.settings(), self.now);
+        let bootstrap = HistoryBootstrap::new(&self.fleet.settings, self.now);
         let (fleet, now) = (&mut self.fleet, self.now);
         let mut histories = HistorySink { fleet, bootstrap, now };
         loading.advance(&mut histories).await.expect("all of it is read");
-        let report = loading.report().reads.clone();
+        let report = loading.report.reads.clone();
         assert_eq!(report.halvings + report.retries, 0, "{report:?}");
         if task.records {
             let text = serde_json::to_string(&self.requests.take()).expect("plain data");
             std::fs::write(&task.requests, text).expect("the folder is writable");
         }
         let is_loaded =
-            |watched: &recommender::registry::VpaState| watched.state() == HistoryState::Loaded;
+            |watched: &recommender::registry::VpaState| watched.state == HistoryState::Loaded;
         assert!(self.fleet.states().all(is_loaded), "a history was left out");
         Figures {
             requests: report.queries,

@@ -71,6 +71,13 @@ pub enum Resource {
 }
 
 impl Resource {
+    pub const fn name(self) -> crate::api::ResourceName {
+        match self {
+            Self::Cpu => crate::api::ResourceName::Cpu,
+            Self::Memory => crate::api::ResourceName::Memory,
+        }
+    }
+
     /// An amount as it is written in objects.
     pub fn quantity(self, milli: i64) -> crate::types::Quantity {
         use crate::types::quantity::Format;

@@ -19,6 +19,7 @@ pub mod evidence;
 pub mod fail_on;
 pub mod glob;
 pub mod jvm_heap;
+pub mod labels;
 pub mod limits;
 pub mod need;
 pub mod node_groups;

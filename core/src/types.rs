@@ -1,6 +1,7 @@
 //! Basic types: amounts with their unit, Kubernetes quantities, points in time.
 
 pub mod compat;
+pub mod interner;
 pub mod key;
 pub mod quantity;
 pub mod recurring_window;

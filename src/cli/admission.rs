@@ -132,8 +132,7 @@ impl AdmissionArgs {
 
     /// Warnings about flags that do not prevent the start.
     fn warnings(&self, typed: &ParsedFlags, ciphers: &CipherSuites) -> Vec<String> {
-        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        warnings.extend(typed.without_effect_warning());
+        let mut warnings = typed.warnings();
         warnings.extend(certificates::warnings(ciphers));
         warnings.extend(self.registration.ineffective_flags_warning(typed));
         warnings

@@ -117,7 +117,6 @@ impl RunArgs {
 
 /// A validated command line.
 pub(super) struct RunCommand {
-    /// The controllers.
     pub controllers: AllInOneConfig,
     /// The web page, if it is one of the roles.
     pub ui: Option<UiCommand>,

@@ -3,17 +3,17 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Subcommand, builder::BoolishValueParser};
+use plimsoll_core::types::Time;
 
 use super::{
     Exit,
     backtest_options::{BacktestCommand, MergeCommand},
-    backtest_run,
-    backtest_source::BacktestSourceArgs,
-    environment, go_values,
-    output::{self, CliError},
+    backtest_run, environment, go_values,
+    output::CliError,
     parsed_flags::ParsedFlags,
-    prometheus_auth,
+    report_run::print_secret_warnings,
     terminal::Terminal,
+    workload_source::{PriceArgs, WorkloadSourceArgs, time},
 };
 use crate::report::backtest::shard::Shard;
 
@@ -81,7 +81,16 @@ pub struct BacktestArgs {
     #[arg(help_heading = "Traces")]
     pub trace_scale: f64,
     #[command(flatten)]
-    pub source: BacktestSourceArgs,
+    pub workloads: WorkloadSourceArgs,
+    /// Only the workloads that request most
+    #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(1_u32, 1_000_000))]
+    #[arg(help_heading = "Workloads")]
+    pub top: Option<u32>,
+    /// The end of the backtest, such as 2026-11-24T12:00:00Z or 2026-11-24 [if not set: now; with --shard: midnight]
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "History")]
+    pub until: Option<Time>,
+    #[command(flatten, next_help_heading = "Money")]
+    pub prices: PriceArgs,
     #[command(flatten)]
     pub output: BacktestOutputArgs,
     /// Only replays a part of the workloads, such as 0/4 for the first of four, and prints its accounts for `merge`
@@ -145,9 +154,7 @@ pub fn run(
     if let Some(BacktestSubcommand::Merge(merge)) = &arguments.command {
         return backtest_run::merge(&MergeCommand::new(merge)?, terminal);
     }
-    for warning in prometheus_auth::exposed_secret_warnings(typed) {
-        output::print_note(&format!("plimsoll: {warning}"));
-    }
+    print_secret_warnings(typed);
     let command = BacktestCommand::new(arguments, typed, environment)?;
     backtest_run::run(command, terminal)
 }

@@ -1,24 +1,25 @@
 //! Turns the flags of `plimsoll backtest` into settings.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
-use plimsoll_core::{
-    backtest::{ApplyMode, FailOn, Policy, ReplaySettings, ReplicaRule, trace::TraceRule},
-    rightsizing::prices::Prices,
+use plimsoll_core::backtest::{
+    ApplyMode, FailOn, Policy, ReplaySettings, ReplicaRule, trace::TraceRule,
 };
 
 use super::{
     backtest::{BacktestArgs, BacktestOutputArgs, MergeArgs},
     output::CliError,
     parsed_flags::ParsedFlags,
+    report_run::ensure_one_on_stdout,
+    workload_source::PriceArgs,
 };
-use crate::report::backtest::{BacktestForm, BacktestOutput, run::BacktestConfig};
+use crate::report::{
+    backtest::{BacktestForm, BacktestOutput, run::BacktestConfig},
+    recommend::run::RecommendConfig,
+};
 
-/// The largest file of prices.
-const MAX_PRICES_BYTES: u64 = 1 << 20;
+/// What is printed if no form is given.
+static TABLE: BacktestOutput = BacktestOutput { form: BacktestForm::Table, path: None };
 /// The maximum of policies: each is a replay of its own.
 const MAX_POLICIES: usize = 64;
 
@@ -38,8 +39,7 @@ pub struct BacktestCommand {
     pub output: OutputPlan,
     /// Files and folders of traces, the factor of their values, and the rules to compare.
     pub traces: Option<TraceCommand>,
-    pub prices: Option<PathBuf>,
-    pub currency: Option<String>,
+    pub prices: PriceArgs,
     pub is_estimate: bool,
 }
 
@@ -51,7 +51,6 @@ pub struct TraceCommand {
     pub rules: Vec<TraceRule>,
 }
 
-/// A merge of shards.
 #[derive(Clone, Debug)]
 pub struct MergeCommand {
     pub files: Vec<PathBuf>,
@@ -78,15 +77,15 @@ impl OutputPlan {
             .filter(|output| output.path.is_none())
             .map(|output| format!("-o {}", output.form))
             .collect();
-        if on_stdout.len() > 1 {
-            return Err(CliError::usage(format!(
-                "{} all print to standard output: add =FILE to all but one of the forms",
-                on_stdout.join(", ")
-            )));
-        }
+        ensure_one_on_stdout(&on_stdout)?;
         let conditions = arguments.fail_on.iter().map(|text| text.parse::<FailOn>());
         let fail_on: Result<Vec<FailOn>, _> = conditions.collect();
         Ok(Self { outputs, fail_on: fail_on.map_err(|error| CliError::usage(error.to_string()))? })
+    }
+
+    /// The forms to print or write.
+    pub fn targets(&self) -> &[BacktestOutput] {
+        if self.outputs.is_empty() { std::slice::from_ref(&TABLE) } else { &self.outputs }
     }
 
     /// Checks that the conditions name policies of the backtest.
@@ -107,6 +106,7 @@ impl BacktestCommand {
         variable: impl Fn(&str) -> String,
     ) -> Result<Self, CliError> {
         check_conflicts(arguments, typed)?;
+        arguments.prices.check()?;
         let output = OutputPlan::new(&arguments.output)?;
         let traces = traces(arguments, typed, &output)?;
         let policies = if traces.is_some() { Vec::new() } else { policies(arguments)? };
@@ -122,11 +122,14 @@ impl BacktestCommand {
             ReplaySettings { in_place: arguments.in_place, replicas, ..ReplaySettings::default() };
         let day = std::time::Duration::from_hours(24);
         let config = BacktestConfig {
-            source: arguments.source.config(typed, variable)?,
+            source: RecommendConfig {
+                until: arguments.until,
+                ..arguments.workloads.config(typed, variable)?
+            },
             warm_up: arguments.warm_up,
             days: day * arguments.days,
             workload: arguments.workload.clone(),
-            top: arguments.source.top(),
+            top: arguments.top.map(|top| top as usize),
             shard: arguments.shard,
         };
         Ok(Self {
@@ -135,43 +138,10 @@ impl BacktestCommand {
             settings,
             output,
             traces,
-            prices: arguments.source.prices.clone(),
-            currency: arguments.source.currency.clone(),
+            prices: arguments.prices.clone(),
             is_estimate: arguments.estimate,
         })
     }
-
-    /// Reads the file of prices.
-    pub fn read_prices(&mut self) -> Result<(), CliError> {
-        let Some(path) = &self.prices else { return Ok(()) };
-        let text = read(path, MAX_PRICES_BYTES)?;
-        let invalid = |error: &dyn std::fmt::Display| {
-            CliError::failed(format!("{}: {error}", path.display()))
-        };
-        let mut prices = Prices::parse(&text).map_err(|error| invalid(&error))?;
-        if let Some(currency) = &self.currency {
-            prices.currency.clone_from(currency);
-        }
-        self.config.source.report.prices = Some(prices);
-        Ok(())
-    }
-}
-
-/// Opens a file of a limited size.
-pub fn open(path: &Path, max_bytes: u64) -> Result<File, CliError> {
-    let failed = |why: String| CliError::failed(format!("{}: {why}", path.display()));
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let size = file.metadata().map_err(|error| failed(error.to_string()))?.len();
-    if size > max_bytes {
-        return Err(failed(format!("it has {size} bytes, and at most {max_bytes} are read")));
-    }
-    Ok(file)
-}
-
-/// Reads a text file of a limited size.
-fn read(path: &Path, max_bytes: u64) -> Result<String, CliError> {
-    let text = std::io::read_to_string(open(path, max_bytes)?);
-    text.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
 }
 
 fn check_conflicts(arguments: &BacktestArgs, typed: &ParsedFlags) -> Result<(), CliError> {

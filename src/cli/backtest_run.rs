@@ -1,11 +1,6 @@
 //! Runs `plimsoll backtest`: replays, merges, prints the forms, and chooses the exit code.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use plimsoll_core::{
     backtest::{
@@ -17,11 +12,12 @@ use plimsoll_core::{
 
 use super::{
     Exit,
-    backtest_options::{BacktestCommand, MergeCommand, OutputPlan, open},
+    backtest_options::{BacktestCommand, MergeCommand, OutputPlan},
     backtest_traces,
-    one_shot::first_signal,
     output::{self, CliError, escape_to_one_line},
-    progress::Progress,
+    report_run::{
+        TerminalProgress, exit_code, interruptible, open, print_unread, style_for, write_file,
+    },
     terminal::Terminal,
 };
 use crate::{
@@ -33,8 +29,7 @@ use crate::{
             shard::{AccountsFile, FILE_VERSION, MAX_FILE_BYTES},
             write_ndjson,
         },
-        recommend::run::{RecommendError, RecommendProgress},
-        style::Style,
+        recommend::run::RecommendError,
     },
 };
 
@@ -44,16 +39,16 @@ pub fn run(mut command: BacktestCommand, terminal: &Terminal) -> Result<Exit, Cl
         output::print_note("plimsoll: replaying rules on trace files");
         return backtest_traces::run(traces, &command.output, terminal);
     }
-    command.read_prices()?;
+    command.config.source.report.prices = command.prices.read()?;
     let clock = Clock::wall();
     fix_end(&mut command, clock.now());
     // Before the network, which may take long or fail.
     output::print_note(&format!("plimsoll: {}", opening(&command)));
-    let mut progress = TerminalProgress::new(terminal);
+    let mut progress = TerminalProgress::new(terminal, "reading and replaying");
     let config = &command.config;
     if command.is_estimate {
         let work = async { run::estimate(config, &clock, &mut progress).await };
-        let estimates = interruptible(work)?;
+        let estimates = interruptible(work, failed)?;
         drop(progress);
         let texts = estimates.iter().map(|(server, estimate)| {
             let excess = estimate.excess(config.source.prometheus.buffer_bytes);
@@ -69,7 +64,7 @@ pub fn run(mut command: BacktestCommand, terminal: &Terminal) -> Result<Exit, Cl
         },
     );
     let work = async { run_scaled_backtest(config, &clock, replay, &mut progress).await };
-    let replayed = interruptible(work)?;
+    let replayed = interruptible(work, failed)?;
     drop(progress);
     let file = accounts_file(&command, replayed);
     if config.shard.is_some() {
@@ -158,29 +153,8 @@ fn accounts_file(command: &BacktestCommand, replayed: Replayed) -> AccountsFile 
     file
 }
 
-/// Runs a future until it ends or a signal arrives. Signals that arrive later do not interrupt the output.
-fn interruptible<T>(work: impl Future<Output = Result<T, BacktestError>>) -> Result<T, CliError> {
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let cannot_start = |error: io::Error| CliError::failed(format!("cannot start: {error}"));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(cannot_start)?;
-    let result = runtime.block_on(async {
-        let stop = first_signal().map_err(cannot_start)?;
-        tokio::select! {
-            result = work => result.map_err(|error| failed(&error)),
-            exit = stop => Err(CliError::new(exit, "interrupted; nothing was printed")),
-        }
-    });
-    // Requests and replays that are not finished must not delay the exit.
-    runtime.shutdown_background();
-    result
-}
-
-fn failed(error: &BacktestError) -> CliError {
+#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
+fn failed(error: BacktestError) -> CliError {
     let message = escape_to_one_line(&error.to_string());
     match error {
         BacktestError::Incomplete(_) | BacktestError::Source(RecommendError::Series { .. }) => {
@@ -201,27 +175,18 @@ fn print_shard(command: &BacktestCommand, file: &AccountsFile) -> Result<Exit, C
         file.write_json(&mut json).map_err(internal)?;
         output::print_result(&String::from_utf8_lossy(&json))?;
     }
-    report_unread(file);
+    print_unread(&file.unread);
     Ok(exit_code(!file.unread.is_empty(), false))
-}
-
-fn report_unread(file: &AccountsFile) {
-    for unread in &file.unread {
-        let line = format!("plimsoll: could not read {}: {}", unread.what, unread.why);
-        output::print_note(&escape_to_one_line(&line));
-    }
 }
 
 /// Prints and writes all forms.
 fn finish(plan: &OutputPlan, file: AccountsFile, terminal: &Terminal) -> Result<Exit, CliError> {
-    report_unread(&file);
+    print_unread(&file.unread);
     let is_incomplete = !file.unread.is_empty();
     let inputs = file.report_inputs();
     let accounts = file.accounts;
     let report = report::build(&accounts, &inputs);
-    let default = BacktestOutput { form: BacktestForm::Table, path: None };
-    let default = Some(&default).filter(|_| plan.outputs.is_empty());
-    for output in plan.outputs.iter().chain(default) {
+    for output in plan.targets() {
         print_form(output, (&report, &accounts), terminal)?;
     }
     let mut has_findings = false;
@@ -243,64 +208,24 @@ fn finish(plan: &OutputPlan, file: AccountsFile, terminal: &Terminal) -> Result<
     Ok(exit_code(is_incomplete, has_findings))
 }
 
-/// The exit code: incomplete goes first, because a pipeline must not take "nothing found" from half a cluster.
-const fn exit_code(is_incomplete: bool, has_findings: bool) -> Exit {
-    match (is_incomplete, has_findings) {
-        (true, _) => Exit::Incomplete,
-        (false, true) => Exit::Findings,
-        (false, false) => Exit::Fine,
-    }
-}
-
 fn print_form(
     output: &BacktestOutput,
     (report, accounts): (&BacktestReport, &[WorkloadAccount]),
     terminal: &Terminal,
 ) -> Result<(), CliError> {
-    // Files have no colours.
-    let colour = terminal.style.colour && output.path.is_none();
-    let style = Style { colour, ..terminal.style.clone() };
     if let (BacktestForm::Ndjson, Some(path)) = (output.form, &output.path) {
         return write_file(path, &mut |out| write_ndjson(accounts, out));
     }
+    let style = style_for(terminal, output.path.as_ref());
     let text = render(output.form, report, accounts, &style)
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+    print_or_write(output, &text)
+}
+
+pub(super) fn print_or_write(output: &BacktestOutput, text: &str) -> Result<(), CliError> {
     match &output.path {
         Some(path) => write_file(path, &mut |out| out.write_all(text.as_bytes())),
-        None => output::print_result(&text),
-    }
-}
-
-/// Writes a file, and the folder that it is in.
-pub(super) fn write_file(
-    path: &Path,
-    write: &mut dyn FnMut(&mut dyn io::Write) -> io::Result<()>,
-) -> Result<(), CliError> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let written = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-        let mut file = io::BufWriter::new(fs::File::create(path)?);
-        write(&mut file)?;
-        file.flush()
-    });
-    written.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
-}
-
-/// Shows progress on standard error, only on a terminal.
-struct TerminalProgress(Progress);
-
-impl TerminalProgress {
-    fn new(terminal: &Terminal) -> Self {
-        Self(Progress::new(terminal.stderr_is_tty, terminal.columns, terminal.style.glyphs))
-    }
-}
-
-impl RecommendProgress for TerminalProgress {
-    fn stage(&mut self, text: &str) {
-        self.0.show_text(text);
-    }
-
-    fn histories(&mut self, done: usize, total: usize) {
-        self.0.show_share("reading and replaying", done, total);
+        None => output::print_result(text),
     }
 }
 
@@ -309,17 +234,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn incomplete_goes_before_findings() {
-        for (is_incomplete, has_findings, code) in
-            [(false, false, 0), (false, true, 1), (true, false, 4), (true, true, 4)]
-        {
-            assert_eq!(exit_code(is_incomplete, has_findings) as u8, code);
-        }
-    }
-
-    #[test]
     fn a_failed_query_is_incomplete_and_a_typing_error_is_usage() {
-        let code = |error: BacktestError| failed(&error).report() as u8;
+        let code = |error: BacktestError| failed(error).report() as u8;
         assert_eq!(code(BacktestError::Incomplete("x".to_owned())), 4);
         assert_eq!(code(BacktestError::NoWorkload("a/b".to_owned())), 2);
         assert_eq!(code(BacktestError::TooLarge("x".to_owned())), 1);

@@ -7,20 +7,18 @@ use std::{
 
 use plimsoll_core::{
     backtest::trace::{TracePoint, TraceSeries, compare},
-    sim::Series,
+    sim::read_series,
 };
 
 use super::{
     Exit,
     backtest_options::{OutputPlan, TraceCommand},
-    backtest_run::write_file,
-    output::{self, CliError},
+    backtest_run::print_or_write,
+    output::CliError,
+    report_run::style_for,
     terminal::Terminal,
 };
-use crate::report::{
-    backtest::{BacktestForm, BacktestOutput, traces::render},
-    style::Style,
-};
+use crate::report::backtest::traces::render;
 
 /// The maximum of files: all are in memory.
 const MAX_FILES: usize = 1_000;
@@ -43,17 +41,11 @@ pub fn run(
             "every series is shorter than 25 hours: the first day only feeds the rules",
         ));
     }
-    let default = BacktestOutput { form: BacktestForm::Table, path: None };
-    let default = Some(&default).filter(|_| plan.outputs.is_empty());
-    for output in plan.outputs.iter().chain(default) {
-        let colour = terminal.style.colour && output.path.is_none();
-        let style = Style { colour, ..terminal.style.clone() };
+    for output in plan.targets() {
+        let style = style_for(terminal, output.path.as_ref());
         let text = render(output.form, &report, &style)
             .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-        match &output.path {
-            Some(path) => write_file(path, &mut |out| out.write_all(text.as_bytes()))?,
-            None => output::print_result(&text)?,
-        }
+        print_or_write(output, &text)?;
     }
     Ok(Exit::Fine)
 }
@@ -95,8 +87,7 @@ fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), CliError> {
 
 /// Reads a series. Its name is that of the file.
 fn series(path: &Path, scale: f64) -> Result<TraceSeries, CliError> {
-    let read = Series::open(path, scale).map_err(CliError::failed)?;
-    let points = read.points().iter();
+    let points = read_series(path, scale).map_err(CliError::failed)?.into_iter();
     let points =
         points.map(|point| TracePoint { at: point.at.as_nanos() as f64 / 1e9, cores: point.value });
     let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();

@@ -139,15 +139,18 @@ pub struct ElectionArgs {
 }
 
 impl ElectionArgs {
-    pub fn election(&self, name: &str, compat: Compat) -> ElectionConfig {
-        ElectionConfig {
+    pub fn election(&self, name: &str, compat: Compat) -> Result<ElectionConfig, CliError> {
+        let election = ElectionConfig {
             enabled: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),
-            explicitly_disabled: self.leader_elect == Some(false),
             lease_duration: self.times.leader_elect_lease_duration,
             renew_deadline: self.times.leader_elect_renew_deadline,
             retry_period: self.times.leader_elect_retry_period,
             name: name.to_owned(),
             namespace: self.leader_elect_resource_namespace.clone(),
+        };
+        if election.enabled {
+            election.validate()?;
         }
+        Ok(election)
     }
 }

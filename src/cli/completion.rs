@@ -63,18 +63,28 @@ pub fn run(arguments: &CompletionArgs) -> Result<Exit, CliError> {
 
 /// Prints the names that complete the last word, one per line, and nothing if it is not to be a name.
 pub fn complete_names(words: &[OsString]) -> Exit {
-    let mut root = command();
-    root.build();
-    let position = Position::find(&root, &texts(words));
-    print(names(&position).iter().map(|name| format!("{}{name}", position.prefix)))
+    complete(words, |position, names| {
+        names.iter().map(|name| format!("{}{name}", position.prefix)).collect()
+    })
 }
 
 /// Prints everything that completes the last word after `kubectl plimsoll`, as kubectl expects it.
 pub fn complete_for_kubectl(words: &[OsString]) -> Exit {
+    complete(words, kubectl_lines)
+}
+
+/// Prints the lines for the last word, and the names that complete it.
+fn complete(words: &[OsString], lines: fn(&Position<'_>, &[String]) -> Vec<String>) -> Exit {
     let mut root = command();
     root.build();
-    let position = Position::find(&root, &texts(words));
-    print(kubectl_lines(&position, &names(&position)).into_iter())
+    let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let position = Position::find(&root, &words);
+    // A name with a line break cannot be one word of a command line.
+    let lines = lines(&position, &names(&position)).into_iter();
+    let lines = lines.filter(|line| !line.chars().any(|letter| "\n\r\0".contains(letter)));
+    // Errors are not shown while the user types.
+    let _ = output::print_result(&lines.map(|line| line + "\n").collect::<String>());
+    Exit::Fine
 }
 
 /// The words with their descriptions, and in the last line what kubectl does with them.
@@ -91,19 +101,6 @@ fn kubectl_lines(position: &Position<'_>, names: &[String]) -> Vec<String> {
     let space = if are_prefixes { NO_SPACE } else { 0 };
     lines.push(format!(":{}", files | space));
     lines
-}
-
-fn texts(words: &[OsString]) -> Vec<String> {
-    words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
-fn print(lines: impl Iterator<Item = String>) -> Exit {
-    // A name with a line break cannot be one word of a command line.
-    let lines = lines.filter(|line| !line.chars().any(|letter| "\n\r\0".contains(letter)));
-    let text: String = lines.map(|line| line + "\n").collect();
-    // Errors are not shown while the user types.
-    let _ = output::print_result(&text);
-    Exit::Fine
 }
 
 /// The names that complete the word; none if they cannot be read in time.

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 use super::{
     Command, admission, backtest_options::BacktestCommand, explain, horizontal, one_line,
-    output::CliError, parse, parse_problem, recommend_options::RecommendCommand, recommender, ui,
-    ui_server::UiCommand, updater, watermark,
+    output::CliError, parse, parse_problem, parsed_flags::ParsedFlags,
+    recommend_options::RecommendCommand, recommender, ui, ui_server::UiCommand, updater, watermark,
 };
 use crate::controllers::{
     AdmissionConfig, HorizontalConfig, RecommenderConfig, UpdaterConfig, WatermarkConfig,
@@ -59,7 +59,6 @@ pub fn recommend_config(flags: &[&str]) -> Result<RecommendConfig, String> {
     command.map(|command| command.config).map_err(CliError::into_message)
 }
 
-/// Parses the flags of a backtest.
 pub fn backtest_config(flags: &[&str]) -> Result<BacktestConfig, String> {
     let (cli, typed) = parse(command_line("backtest", &words(flags)))
         .map_err(|error| one_line(&error.render().to_string()))?;
@@ -125,34 +124,44 @@ pub(super) fn add_role(
     home: Option<&str>,
 ) -> Result<(ProcessConfig, Compat), CliError> {
     let (cli, typed) = parse(command_line(role, flags)).map_err(|error| parse_problem(&error))?;
-    Ok(match cli.command {
+    configure_role(cli.command, &typed, config, variable, home)
+}
+
+fn configure_role(
+    command: Command,
+    typed: &ParsedFlags,
+    config: &mut AllInOneConfig,
+    variable: impl Fn(&str) -> String,
+    home: Option<&str>,
+) -> Result<(ProcessConfig, Compat), CliError> {
+    Ok(match command {
         Command::Recommender(arguments) => {
-            let role = config.recommender.insert(arguments.config(&typed, variable)?);
+            let role = config.recommender.insert(arguments.config(typed, variable)?);
             (role.process.clone(), role.compat)
         }
         Command::Updater(arguments) => {
-            let role = config.updater.insert(arguments.config(&typed, variable)?);
+            let role = config.updater.insert(arguments.config(typed, variable)?);
             (role.process.clone(), role.settings.compat)
         }
         Command::AdmissionController(arguments) => {
-            let role = config.admission.insert(arguments.config(&typed, variable)?);
+            let role = config.admission.insert(arguments.config(typed, variable)?);
             (role.process.clone(), role.compat)
         }
         Command::Watermark(arguments) => {
             let home = home.map(ToOwned::to_owned);
-            let role = config.watermark.insert(arguments.config(&typed, variable, home)?);
+            let role = config.watermark.insert(arguments.config(typed, variable, home)?);
             (role.process.clone(), role.compat)
         }
         Command::Horizontal(arguments) => {
-            let role = config.horizontal.insert(arguments.config(&typed, variable)?);
+            let role = config.horizontal.insert(arguments.config(typed, variable)?);
             (role.process.clone(), role.compat)
         }
-        _ => return Err(CliError::usage(format!("not flags of the {role}; see --help"))),
+        _ => return Err(CliError::usage("not flags of a controller; see --help")),
     })
 }
 
 /// Returns the warnings about flags, if there are any, as an error.
-pub(super) fn without_warnings(process: &ProcessConfig) -> Result<(), CliError> {
+fn without_warnings(process: &ProcessConfig) -> Result<(), CliError> {
     if process.warnings.is_empty() { Ok(()) } else { Err(process.warnings.join("; ").into()) }
 }
 
@@ -162,26 +171,20 @@ pub fn check(words: &[&str]) -> Result<(), String> {
     let parsed = parse(words.iter().map(OsString::from));
     let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
     let variable = |_: &str| String::new();
+    if let Command::Watermark(arguments) = &cli.command
+        && let Some(checked) = arguments.check_subcommand()
+    {
+        return checked.map_err(CliError::into_message);
+    }
     let checked = match cli.command {
-        Command::AdmissionController(arguments) => {
-            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
-        }
         Command::Backtest(arguments) => arguments.check(&typed),
-        Command::Recommender(arguments) => {
-            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
-        }
-        Command::Updater(arguments) => {
-            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
-        }
-        Command::Horizontal(arguments) => {
-            arguments.config(&typed, variable).and_then(|config| without_warnings(&config.process))
-        }
         Command::Doctor(arguments) => arguments.check(),
-        Command::Watermark(arguments) => arguments.check(&typed),
         Command::Explain(arguments) => explain::check(&arguments, &typed),
         Command::Hpa(arguments) => arguments.check(),
-        Command::Recommend(arguments) => arguments.check(&typed),
-        Command::Ui(arguments) => arguments.check(&typed),
+        Command::Recommend(arguments) => {
+            RecommendCommand::new(&arguments, &typed, variable).map(drop)
+        }
+        Command::Ui(arguments) => arguments.command(&typed, variable).map(drop),
         Command::Run(arguments) => arguments
             .config(variable, Some("default"))
             .and_then(|command| without_warnings(&command.daemon.process)),
@@ -190,6 +193,11 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         | Command::Demo(_)
         | Command::Schema(_)
         | Command::Status(_) => Ok(()),
+        role => {
+            let mut controllers = AllInOneConfig::default();
+            configure_role(role, &typed, &mut controllers, variable, Some("default"))
+                .and_then(|(process, _)| without_warnings(&process))
+        }
     };
     checked.map_err(CliError::into_message)
 }

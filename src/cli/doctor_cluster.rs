@@ -16,7 +16,6 @@ use crate::{
     },
 };
 
-/// Runs the checks of a cluster.
 pub(super) fn run(
     config: &ClusterCheckConfig,
     (fail_on, user_agent): (Level, &'static str),

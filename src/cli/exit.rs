@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-/// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Success.
     Fine = 0,
     /// There are findings, or the input is not usable.
     Findings = 1,

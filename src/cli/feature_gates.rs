@@ -9,7 +9,6 @@ use plimsoll_core::types::compat::Compat;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, VariantNames)]
 pub enum FeatureGate {
-    /// All alpha features of upstream.
     AllAlpha,
     /// All beta features of upstream; there are none.
     AllBeta,

@@ -150,6 +150,15 @@ pub fn fraction(text: &str) -> Result<f64, String> {
     number_between(text, 0.0, 1.0, "from 0 to 1")
 }
 
+/// Parses the name of a label of series that is not the name of the metric.
+pub fn label_name(text: &str) -> Result<String, String> {
+    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && text.bytes().all(is_inside)
+        && text != "__name__";
+    if fits { Ok(text.to_owned()) } else { Err("give a valid label name".to_owned()) }
+}
+
 /// Parses the maximum of a resource. As in upstream, 0 means no maximum.
 pub fn maximum(text: &str) -> Result<Quantity, String> {
     let max: Quantity = text

@@ -108,18 +108,14 @@ impl HorizontalArgs {
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<HorizontalConfig, CliError> {
-        let election = self.election.election(&self.leader_elect_resource_name, self.compat);
-        if election.enabled {
-            election.validate()?;
-        }
+        let election = self.election.election(&self.leader_elect_resource_name, self.compat)?;
         if self.mode == HorizontalMode::Replace && !election.enabled {
             return Err(CliError::usage(
                 "--mode=replace needs leader election, which --leader-elect=false disables: two controllers would scale the \
                  same objects",
             ));
         }
-        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        warnings.extend(typed.without_effect_warning());
+        let mut warnings = typed.warnings();
         warnings.extend(prometheus_auth::exposed_secret_warnings(typed));
         let names = self.namespaces.iter().map(|name| name.trim());
         let mut namespaces: Vec<_> =

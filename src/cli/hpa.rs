@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::{
     Exit,
     explain::{parse_object_name, resolve_object},
-    one_shot::{Spinner, block_on},
+    one_shot::with_cluster,
     output::{self, CliError, escape_to_one_line},
     terminal::Terminal,
 };
 use crate::controllers::{
     horizontal::takeover::{self, TakeoverObject},
-    runtime::command_client::{self, Cluster, ClusterOptions},
+    runtime::command_client::{Cluster, ClusterOptions},
 };
 
 /// The user agent of requests to the API server.
@@ -155,18 +155,17 @@ impl HpaArgs {
 pub fn run(arguments: &HpaArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let selection = arguments.selection()?;
     let (transition, _, options) = arguments.parts();
-    block_on(async {
-        let spinner = Spinner::start(terminal, "connecting to the cluster");
-        let cluster = command_client::connect(&options.cluster, USER_AGENT).await;
-        let cluster = cluster.map_err(CliError::failed)?;
-        drop(spinner);
+    with_cluster(&options.cluster, USER_AGENT, terminal, async |cluster| {
         let (objects, mut exit) = find(&cluster, selection, options).await?;
         let mut planned = Vec::new();
         for object in objects {
             match object.plan(transition) {
                 Ok(patch) => planned.push((object, patch)),
                 Err(refusal) => {
-                    note(&format!("{} is not changed: {refusal}", title(&object)));
+                    output::print_escaped_warning(&format!(
+                        "{} is not changed: {refusal}",
+                        title(&object)
+                    ));
                     exit = Exit::Findings;
                 }
             }
@@ -207,7 +206,7 @@ async fn find(
         match takeover::find(cluster, namespace, &name).await {
             Ok(object) => found.push(object),
             Err(message) => {
-                note(&message);
+                output::print_escaped_warning(&message);
                 exit = Exit::Findings;
             }
         }
@@ -223,12 +222,12 @@ async fn change(
     patch: &TransitionPatch,
 ) -> Result<bool, CliError> {
     if let Err(message) = takeover::apply(cluster, object, patch).await {
-        note(&message);
+        output::print_escaped_warning(&message);
         return Ok(false);
     }
     output::print_result(&format!("{} is {}\n", title(object), participle(transition)))?;
     if let Some(tool) = object.gitops_tool() {
-        note(&format!(
+        output::print_escaped_warning(&format!(
             "warning: {tool} manages {} and may revert this: add the patch that --output prints to its repository",
             title(object)
         ));
@@ -287,10 +286,6 @@ fn participle(transition: Transition) -> String {
         Transition::Pause => "paused".to_owned(),
         Transition::Resume => "resumed".to_owned(),
     }
-}
-
-fn note(text: &str) {
-    output::print_warning(&escape_to_one_line(text));
 }
 
 #[cfg(test)]

@@ -43,7 +43,6 @@ pub struct HpaControllerArgs {
 }
 
 impl HpaControllerArgs {
-    /// The settings.
     pub fn config(&self) -> Config {
         Config {
             tolerance: self.horizontal_pod_autoscaler_tolerance,

@@ -8,7 +8,6 @@ mod all_in_one;
 mod backtest;
 mod backtest_options;
 mod backtest_run;
-mod backtest_source;
 mod backtest_traces;
 mod certificates;
 mod cloud_identity;
@@ -49,6 +48,7 @@ mod recommender;
 mod recommender_model;
 mod recommender_plan;
 mod registration;
+mod report_run;
 mod schema;
 mod sentinel;
 mod sizing;
@@ -61,6 +61,7 @@ mod updater_guards;
 mod updater_policy;
 mod watch;
 mod watermark;
+mod workload_source;
 
 use std::ffi::OsString;
 

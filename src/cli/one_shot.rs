@@ -86,6 +86,22 @@ impl ReportArgs {
     }
 }
 
+/// Connects to the cluster and runs `work`, with a message until it is connected.
+pub fn with_cluster<T>(
+    options: &ClusterOptions,
+    user_agent: &'static str,
+    terminal: &Terminal,
+    work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    block_on(async {
+        let spinner = Spinner::start(terminal, "connecting to the cluster");
+        let cluster = command_client::connect(options, user_agent).await;
+        let cluster = cluster.map_err(CliError::failed)?;
+        drop(spinner);
+        work(cluster).await
+    })
+}
+
 /// Reads a report every interval and prints it, until a signal, whose exit code it returns. A failed reading
 /// is reported and does not end it. The message is shown until the first reading has ended.
 pub async fn watch_report<R: Serialize, E: Display>(

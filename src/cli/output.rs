@@ -99,6 +99,11 @@ pub fn print_warning(message: &str) {
     print_note(&format!("{}: {}", invocation.command(), invocation.rename(message)));
 }
 
+/// Writes a warning about something that has names of the cluster in it.
+pub fn print_escaped_warning(message: &str) {
+    print_warning(&escape_to_one_line(message));
+}
+
 /// Writes a line to standard error. If that is closed, the line is lost.
 pub fn print_note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");

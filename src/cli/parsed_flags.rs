@@ -75,6 +75,11 @@ impl ParsedFlags {
         set.map(|flag| format!("--{}", flag.replace('_', "-"))).collect()
     }
 
+    /// Warnings about arguments that are not flags, and about flags that have no effect.
+    pub fn warnings(&self) -> Vec<String> {
+        self.stray_arguments_warning().into_iter().chain(self.without_effect_warning()).collect()
+    }
+
     /// A warning about flags that were set and have no effect.
     pub fn without_effect_warning(&self) -> Option<String> {
         let flags: Vec<&str> = self.without_effect.iter().map(String::as_str).collect();

@@ -37,7 +37,6 @@ impl Progress {
         }
     }
 
-    /// Shows a share of a total.
     pub fn show_share(&mut self, label: &str, done: usize, of: usize) {
         if self.enabled {
             self.draw(self.bar_line(label, &format!("{done} of {of}"), done as u64, of as u64));

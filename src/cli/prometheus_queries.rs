@@ -26,7 +26,7 @@ pub struct PrometheusQueryArgs {
     #[arg(hide_short_help = true)]
     prometheus_query_timeout: Duration,
     /// Label with the namespace of a series: queries of an object can only read series of its own namespace
-    #[arg(long, value_name = "LABEL", default_value = "namespace", value_parser = label)]
+    #[arg(long, value_name = "LABEL", default_value = "namespace", value_parser = go_values::label_name)]
     #[arg(hide_short_help = true)]
     prometheus_namespace_label: String,
     /// Namespaces whose objects may read all series, separated by commas; * for every namespace
@@ -34,14 +34,6 @@ pub struct PrometheusQueryArgs {
     prometheus_unrestricted_namespaces: Vec<String>,
     #[command(flatten)]
     connection: PrometheusConnectionArgs,
-}
-
-fn label(text: &str) -> Result<String, String> {
-    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text.bytes().all(is_inside)
-        && text != "__name__";
-    if fits { Ok(text.to_owned()) } else { Err("give a valid label name".to_owned()) }
 }
 
 impl PrometheusQueryArgs {

@@ -3,25 +3,21 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
-use plimsoll_core::types::{Time, quantity::Quantity};
+use plimsoll_core::types::Time;
 
 use super::{
-    Exit,
-    container_series::ContainerSeriesArgs,
-    environment, go_values,
-    output::{self, CliError},
+    Exit, environment, go_values,
+    output::CliError,
     parsed_flags::ParsedFlags,
-    prometheus_auth::{self, PrometheusConnectionArgs},
     recommend_options::RecommendCommand,
     recommend_run,
     recommender_model::ModelArgs,
+    report_run::print_secret_warnings,
     terminal::Terminal,
     watch::parse_interval,
+    workload_source::{PriceArgs, WorkloadSourceArgs, time},
 };
-use crate::{
-    controllers::runtime::command_client::Impersonation,
-    report::recommend::{estimate::Step, strategy::Strategy},
-};
+use crate::report::recommend::{estimate::Step, strategy::Strategy};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -50,53 +46,17 @@ The JSON follows docs/schema/recommend.v1.json.";
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one flag of its own")]
 pub struct RecommendArgs {
-    /// Path of the kubeconfig file
-    #[arg(long, value_name = "FILE", help_heading = "Workloads")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context in the kubeconfig file (repeatable)
-    #[arg(long, value_name = "NAME", action = ArgAction::Append, help_heading = "Workloads")]
-    pub context: Vec<String>,
-    /// All contexts in the kubeconfig file
-    #[arg(long, conflicts_with = "context", value_parser = BoolishValueParser::new())]
-    #[arg(help_heading = "Workloads")]
-    pub all_contexts: bool,
-    #[command(flatten, next_help_heading = "Workloads")]
-    pub impersonation: Impersonation,
-    /// Only workloads of this namespace, with * and ? as wildcards (repeatable)
-    #[arg(long, short, value_name = "NAMESPACE", action = ArgAction::Append)]
-    #[arg(help_heading = "Workloads")]
-    pub namespace: Vec<String>,
+    #[command(flatten)]
+    pub workloads: WorkloadSourceArgs,
     /// Workloads of all namespaces, which is the default: a --namespace is ignored, as in kubectl
     #[arg(long, short = 'A', value_parser = BoolishValueParser::new(), help_heading = "Workloads")]
     pub all_namespaces: bool,
-    /// No workloads of this namespace, with * and ? as wildcards (repeatable)
-    #[arg(long, value_name = "NAMESPACE", action = ArgAction::Append)]
-    #[arg(help_heading = "Workloads")]
-    pub exclude_namespace: Vec<String>,
-    /// Only workloads with these labels, as in kubectl
-    #[arg(long, short = 'l', value_name = "SELECTOR", help_heading = "Workloads")]
-    pub selector: Option<String>,
-    /// Only workloads of these kinds, such as Deployment,CronJob
-    #[arg(long, value_name = "KINDS", value_delimiter = ',', help_heading = "Workloads")]
-    pub kind: Vec<String>,
     /// Jobs without a CronJob are one workload if they have the same values of these labels, such as app,team
     #[arg(long, value_name = "LABELS", value_delimiter = ',', help_heading = "Workloads")]
     pub group_jobs_by: Vec<String>,
     /// Everything below an owner of these kinds is one workload, such as CronWorkflow,SparkApplication
     #[arg(long, value_name = "KINDS", value_delimiter = ',', help_heading = "Workloads")]
     pub group_by_owner: Vec<String>,
-    /// Where workloads are read from: the API server, the series of kube-state-metrics, or whichever there is
-    #[arg(long, value_name = "SOURCE", default_value = "auto", help_heading = "Workloads")]
-    pub source: SourceArg,
-    /// Service of the Prometheus, such as monitoring/prometheus:9090 [if not set: found]
-    #[arg(long, value_name = "NS/NAME:PORT", help_heading = "History")]
-    pub prometheus_service: Option<String>,
-    /// How to reach a Service: `direct`, `proxy` for the API server's proxy, or `auto`
-    #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "History")]
-    pub via: ViaArg,
-    /// Label with the name of the cluster, to report on all clusters of a Prometheus
-    #[arg(long, value_name = "LABEL", help_heading = "History")]
-    pub cluster_label: Option<String>,
     /// How far back to read history
     #[arg(long, value_name = "TIME", default_value = "8d", value_parser = go_values::prometheus_duration)]
     #[arg(help_heading = "History")]
@@ -112,21 +72,6 @@ pub struct RecommendArgs {
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = go_values::prometheus_duration)]
     #[arg(help_heading = "History")]
     pub peak_length: Duration,
-    /// Maximum number of concurrent queries
-    #[arg(long, value_name = "COUNT", default_value = "2", value_parser = go_values::integer_between(1_u32, 100))]
-    #[arg(help_heading = "History")]
-    pub prometheus_queries: u32,
-    /// Timeout of a query
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::positive_duration)]
-    #[arg(help_heading = "History")]
-    pub prometheus_query_timeout: Duration,
-    /// Memory limit for buffered history
-    #[arg(long, value_name = "SIZE", default_value = "24Mi", help_heading = "History")]
-    pub history_memory: Quantity,
-    #[command(flatten)]
-    pub connection: PrometheusConnectionArgs,
-    #[command(flatten)]
-    pub series: ContainerSeriesArgs,
     #[command(flatten)]
     pub model: ModelArgs,
     /// How memory is measured: by the working set, or by what is needed without page cache
@@ -166,12 +111,8 @@ pub struct RecommendArgs {
     /// File with thresholds of risk and waste; `default` prints them
     #[arg(long, value_name = "FILE", help_heading = "Findings and money")]
     pub thresholds: Option<PathBuf>,
-    /// File with prices of CPU and memory, also that of OpenCost
-    #[arg(long, value_name = "FILE", help_heading = "Findings and money")]
-    pub prices: Option<PathBuf>,
-    /// Currency of the prices, such as EUR
-    #[arg(long, value_name = "CODE", help_heading = "Findings and money")]
-    pub currency: Option<String>,
+    #[command(flatten, next_help_heading = "Findings and money")]
+    pub prices: PriceArgs,
     /// Form of the report, to a file if one follows: table, wide, json, yaml, csv, tsv, markdown, html, slack, sarif,
     /// kustomize=DIR, strategic, helm-values, vpa (repeatable)
     #[arg(long, short, value_name = "FORM[=FILE]", action = ArgAction::Append)]
@@ -214,14 +155,6 @@ pub struct RecommendArgs {
     pub allow_dirty: bool,
 }
 
-/// The value of `--source`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SourceArg {
-    Auto,
-    Cluster,
-    Prometheus,
-}
-
 /// The value of `--memory-signal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MemorySignalArg {
@@ -237,22 +170,6 @@ pub enum KeepPeaks {
     All,
     /// Those of this time.
     Within(Duration),
-}
-
-/// The value of `--via`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ViaArg {
-    Auto,
-    Direct,
-    Proxy,
-}
-
-/// Parses a time: RFC 3339, or a date for the start of that day in UTC.
-fn time(text: &str) -> Result<Time, String> {
-    let date = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
-    let found = text.parse::<jiff::Timestamp>().ok().or_else(|| Some(date()?.timestamp()));
-    let wanted = || "give a time such as 2026-11-24T12:00:00Z, or a date".to_owned();
-    found.map(Time::from).ok_or_else(wanted)
 }
 
 fn keep_peaks(text: &str) -> Result<KeepPeaks, String> {
@@ -271,22 +188,13 @@ fn step(text: &str) -> Result<Step, String> {
     step.map(Step::Fixed).ok_or_else(|| "give auto, or a time from 1m to 1h".to_owned())
 }
 
-impl RecommendArgs {
-    /// Validates all flags without reading any file.
-    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
-        RecommendCommand::new(self, typed, |_| String::new()).map(drop)
-    }
-}
-
 /// Makes the report. The exit code depends on what could not be read, and on `--fail-on`.
 pub fn run(
     arguments: &RecommendArgs,
     typed: &ParsedFlags,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
-    for warning in prometheus_auth::exposed_secret_warnings(typed) {
-        output::print_note(&format!("plimsoll: {warning}"));
-    }
+    print_secret_warnings(typed);
     let command = RecommendCommand::new(arguments, typed, environment)?;
     recommend_run::run(command, terminal)
 }
@@ -300,7 +208,8 @@ mod tests {
         let line = ["plimsoll", "recommend"].iter().chain(flags).map(std::ffi::OsString::from);
         let (cli, typed) = parse(line).map_err(|error| error.to_string())?;
         let Command::Recommend(arguments) = cli.command else { return Err("another".to_owned()) };
-        arguments.check(&typed).map_err(CliError::into_message)
+        let command = RecommendCommand::new(&arguments, &typed, |_| String::new());
+        command.map(drop).map_err(CliError::into_message)
     }
 
     #[test]

@@ -12,39 +12,28 @@ use plimsoll_core::{
         limits::{LimitRule, LimitRules},
         options::{ReportHead, ReportOptions},
         page_cache::MemorySignal,
-        prices::Prices,
         survey::Amounts,
         thresholds::Thresholds,
     },
     types::units::{Bytes, MilliCpu},
 };
 
-use plimsoll_storage::prometheus::transport::{TransportConfig, config::Compression};
+use plimsoll_storage::prometheus::transport::config::Compression;
 
 use super::{
     output::CliError,
     parsed_flags::ParsedFlags,
-    prometheus::buffer_bytes,
-    recommend::{KeepPeaks, MemorySignalArg, RecommendArgs, SourceArg, ViaArg},
+    recommend::{KeepPeaks, MemorySignalArg, RecommendArgs},
+    report_run::{MAX_SETTINGS_BYTES, ensure_one_on_stdout, read_text},
+    workload_source::PriceArgs,
 };
 use crate::{
-    cluster::{
-        prometheus_discovery::Via,
-        service_proxy::address::ServiceAddress,
-        survey::{OwnerGroups, SurveyScope},
-    },
-    controllers::runtime::prometheus::PrometheusConfig,
-    report::recommend::{
-        Form, FormOptions, OutputTarget,
-        run::{Contexts, RecommendConfig, WorkloadSource},
-        server::ServerChoice,
-    },
+    cluster::survey::OwnerGroups,
+    report::recommend::{Form, FormOptions, OutputTarget, run::RecommendConfig},
 };
 
 /// The value of `--thresholds` that prints them.
 const PRINT_DEFAULT: &str = "default";
-/// The largest file of thresholds or prices.
-const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The largest earlier report.
 const MAX_BASELINE_BYTES: u64 = 256 << 20;
 
@@ -66,8 +55,7 @@ pub struct RecommendCommand {
     pub fail_on: FailOn,
     pub baseline: Option<PathBuf>,
     pub thresholds: Option<PathBuf>,
-    pub prices: Option<PathBuf>,
-    pub currency: Option<String>,
+    pub prices: PriceArgs,
     pub why: Option<String>,
     pub is_estimate: bool,
     /// How often the report is made again.
@@ -83,7 +71,7 @@ impl RecommendCommand {
         typed: &ParsedFlags,
         variable: impl Fn(&str) -> String,
     ) -> Result<Self, CliError> {
-        check_conflicts(arguments, typed)?;
+        check_conflicts(arguments)?;
         let outputs = parse_all(&arguments.output, "output")?;
         check_outputs(&outputs, arguments)?;
         check_watch(&outputs, arguments)?;
@@ -98,7 +86,6 @@ impl RecommendCommand {
             baseline: arguments.baseline.clone(),
             thresholds: arguments.thresholds.clone(),
             prices: arguments.prices.clone(),
-            currency: arguments.currency.clone(),
             why: arguments.why.clone(),
             is_estimate: arguments.estimate,
             watch: arguments.watch,
@@ -122,31 +109,15 @@ impl RecommendCommand {
             CliError::failed(format!("{}: {error}", path.display()))
         };
         if let Some(path) = &self.thresholds {
-            let text = read(path, MAX_FILE_BYTES)?;
+            let text = read_text(path, MAX_SETTINGS_BYTES)?;
             let thresholds = Thresholds::from_yaml(&text).map_err(|error| invalid(path, &error))?;
             self.config.report.thresholds = thresholds;
         }
-        if let Some(path) = &self.prices {
-            let text = read(path, MAX_FILE_BYTES)?;
-            let mut prices = Prices::parse(&text).map_err(|error| invalid(path, &error))?;
-            if let Some(currency) = &self.currency {
-                prices.currency.clone_from(currency);
-            }
-            self.config.report.prices = Some(prices);
-        }
+        self.config.report.prices = self.prices.read()?;
         let Some(path) = &self.baseline else { return Ok(None) };
-        let text = read(path, MAX_BASELINE_BYTES)?;
+        let text = read_text(path, MAX_BASELINE_BYTES)?;
         Baseline::from_json(&text).map(Some).map_err(|error| invalid(path, &error))
     }
-}
-
-fn read(path: &Path, max_bytes: u64) -> Result<String, CliError> {
-    let failed = |why: String| CliError::failed(format!("{}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
-    if size > max_bytes {
-        return Err(failed(format!("it has {size} bytes, and at most {max_bytes} are read")));
-    }
-    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
 }
 
 fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
@@ -163,34 +134,15 @@ fn parse_all<T: std::str::FromStr<Err: std::fmt::Display>>(
     texts.iter().map(|text| parse(text, flag)).collect()
 }
 
-fn check_conflicts(arguments: &RecommendArgs, typed: &ParsedFlags) -> Result<(), CliError> {
+fn check_conflicts(arguments: &RecommendArgs) -> Result<(), CliError> {
     let refuse = |message: &str| Err(CliError::usage(message));
-    if typed.is_set("prometheus_address") && arguments.prometheus_service.is_some() {
-        return refuse(
-            "--prometheus-address and --prometheus-service are mutually exclusive: set only one of them",
-        );
-    }
-    if arguments.cluster_label.is_some() {
-        if arguments.source == SourceArg::Cluster {
-            return refuse("--cluster-label reads workloads from series: use --source=prometheus");
-        }
-        if arguments.all_contexts || !arguments.context.is_empty() {
-            return refuse(
-                "--cluster-label and several contexts are mutually exclusive: each cluster of the server is reported \
-                 with --cluster-label alone",
-            );
-        }
-    }
     if arguments.baseline.is_some() && arguments.fail_on == "never" {
         return refuse("--baseline has no effect without --fail-on");
     }
     if arguments.allow_dirty && arguments.write.is_none() {
         return refuse("--allow-dirty has no effect without --write");
     }
-    if arguments.currency.is_some() && arguments.prices.is_none() {
-        return refuse("--currency has no effect without --prices");
-    }
-    Ok(())
+    arguments.prices.check()
 }
 
 /// Checks that at most one form goes to standard output.
@@ -203,13 +155,7 @@ fn check_outputs(outputs: &[OutputTarget], arguments: &RecommendArgs) -> Result<
     on_stdout.extend(arguments.why.is_some().then(|| "--why".to_owned()));
     on_stdout.extend(arguments.diff.is_some().then(|| "--diff".to_owned()));
     on_stdout.extend(arguments.estimate.then(|| "--estimate".to_owned()));
-    if on_stdout.len() > 1 {
-        return Err(CliError::usage(format!(
-            "{} all print to standard output: add =FILE to all but one of the forms",
-            on_stdout.join(", ")
-        )));
-    }
-    Ok(())
+    ensure_one_on_stdout(&on_stdout)
 }
 
 /// Checks that a report that is made again and again is only shown.
@@ -248,7 +194,7 @@ fn fail_on(arguments: &RecommendArgs) -> Result<FailOn, CliError> {
             CliError::usage(error.to_string())
         },
     )?;
-    if fail_on.needs_prices() && arguments.prices.is_none() {
+    if fail_on.needs_prices() && arguments.prices.prices.is_none() {
         return Err(CliError::usage("--fail-on=cost:N requires --prices"));
     }
     Ok(fail_on)
@@ -260,27 +206,14 @@ fn config(
     variable: impl Fn(&str) -> String,
 ) -> Result<RecommendConfig, CliError> {
     let settings = arguments.model.settings();
-    let scope = SurveyScope {
-        namespaces: if arguments.all_namespaces { Vec::new() } else { arguments.namespace.clone() },
-        exclude_namespaces: arguments.exclude_namespace.clone(),
-        label_selector: arguments.selector.clone(),
-        kinds: arguments.kind.clone(),
-        groups: owner_groups(arguments)?,
-    };
-    scope.selector().map_err(|error| CliError::usage(format!("--selector: {error}")))?;
-    let contexts = match (arguments.all_contexts, &*arguments.context) {
-        (true, _) => Contexts::All,
-        (false, []) => Contexts::Current,
-        (false, names) => Contexts::Named(names.to_vec()),
-    };
-    let source = match (arguments.source, &arguments.cluster_label) {
-        (_, Some(_)) | (SourceArg::Prometheus, _) => WorkloadSource::Series,
-        (SourceArg::Cluster, _) => WorkloadSource::Cluster,
-        (SourceArg::Auto, _) => WorkloadSource::Auto,
-    };
-    if let Some(label) = &arguments.cluster_label {
-        check_label(label).map_err(|why| CliError::usage(format!("--cluster-label: {why}")))?;
+    let mut config = arguments.workloads.config(typed, variable)?;
+    if arguments.all_namespaces {
+        config.scope.namespaces.clear();
     }
+    config.scope.groups = owner_groups(arguments)?;
+    // Histories are large, and their numbers compress well.
+    config.prometheus.transport.compression = Compression::Always;
+    config.prometheus.history_length = arguments.history_length;
     let strategy = arguments.strategy;
     let mut report = report_options(arguments)?;
     report.margin = settings.margin;
@@ -295,14 +228,6 @@ fn config(
         ..ReportHead::default()
     };
     Ok(RecommendConfig {
-        kubeconfig: arguments.kubeconfig.clone(),
-        impersonation: arguments.impersonation.clone(),
-        contexts,
-        scope,
-        source,
-        server: server(arguments, typed)?,
-        cluster_label: arguments.cluster_label.clone(),
-        prometheus: prometheus(arguments, typed, variable)?,
         step: arguments.step,
         until: arguments.until,
         peak_length: peak_length(arguments, typed)?.max(arguments.history_length),
@@ -311,6 +236,7 @@ fn config(
         strategy,
         node_group_label: arguments.node_groups.clone(),
         report,
+        ..config
     })
 }
 
@@ -370,50 +296,4 @@ fn report_options(arguments: &RecommendArgs) -> Result<ReportOptions, CliError> 
         },
         ..ReportOptions::default()
     })
-}
-
-fn server(arguments: &RecommendArgs, typed: &ParsedFlags) -> Result<ServerChoice, CliError> {
-    if typed.is_set("prometheus_address") {
-        return Ok(ServerChoice::Address);
-    }
-    let service = arguments.prometheus_service.as_ref();
-    let service: Option<ServiceAddress> =
-        service.map(|service| parse(service, "prometheus-service")).transpose()?;
-    let via = match arguments.via {
-        ViaArg::Auto => Via::Auto,
-        ViaArg::Direct => Via::Direct,
-        ViaArg::Proxy => Via::Proxy,
-    };
-    Ok(ServerChoice::InCluster { service, via })
-}
-
-fn prometheus(
-    arguments: &RecommendArgs,
-    typed: &ParsedFlags,
-    variable: impl Fn(&str) -> String,
-) -> Result<PrometheusConfig, CliError> {
-    let connection = &arguments.connection;
-    Ok(PrometheusConfig {
-        // Histories are large, and their numbers compress well.
-        transport: TransportConfig {
-            compression: Compression::Always,
-            ..connection.transport_config(variable)?
-        },
-        series_options: arguments.series.overrides(typed, connection.matchers()),
-        pod_labels: None,
-        history_length: arguments.history_length,
-        resolution: None,
-        query_timeout: arguments.prometheus_query_timeout,
-        max_concurrent_queries: arguments.prometheus_queries as usize,
-        buffer_bytes: buffer_bytes(&arguments.history_memory)?,
-        has_fallback: false,
-    })
-}
-
-fn check_label(text: &str) -> Result<(), &'static str> {
-    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text.bytes().all(is_inside)
-        && text != "__name__";
-    if fits { Ok(()) } else { Err("give a valid label name") }
 }

@@ -1,11 +1,6 @@
 //! Runs `plimsoll recommend`: makes the report, prints its forms, edits manifests, and chooses the exit code.
 
-use std::{
-    fs,
-    io::{self, Write as _},
-    path::Path,
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use plimsoll_core::{
     manifests::{EditPlan, helm_values, kustomize, strategic, unified_diff, vpa},
@@ -14,10 +9,12 @@ use plimsoll_core::{
 
 use super::{
     Exit,
-    one_shot::{first_signal, watch_report},
+    one_shot::watch_report,
     output::{self, CliError, OutputFormat, escape_to_one_line},
-    progress::Progress,
     recommend_options::{ManifestEdit, RecommendCommand},
+    report_run::{
+        TerminalProgress, block_on, exit_code, interruptible, print_unread, style_for, write_file,
+    },
     terminal::Terminal,
 };
 use crate::{
@@ -25,7 +22,7 @@ use crate::{
     report::{
         recommend::{
             Form, FormOptions, OutputTarget, Placement, html, manifest_files, render,
-            run::{self, NoProgress, RecommendError, RecommendProgress, run_recommend},
+            run::{self, NoProgress, run_recommend},
             why, write_json,
         },
         style::{Style, format_span},
@@ -51,11 +48,11 @@ pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, C
     if let Some(interval) = command.watch {
         return watch(&command, interval, &clock, terminal);
     }
-    let mut progress = TerminalProgress::new(terminal);
+    let mut progress = TerminalProgress::new(terminal, "reading history");
     let config = &command.config;
     if command.is_estimate {
-        let estimates =
-            interruptible(async { run::estimate(config, &clock, &mut progress).await })?;
+        let work = async { run::estimate(config, &clock, &mut progress).await };
+        let estimates = interruptible(work, CliError::failed)?;
         drop(progress);
         let strategy = config.strategy;
         let texts: Vec<String> =
@@ -63,7 +60,8 @@ pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, C
         output::print_result(&texts.concat())?;
         return Ok(Exit::Fine);
     }
-    let report = interruptible(async { run_recommend(config, &clock, &mut progress).await })?;
+    let work = async { run_recommend(config, &clock, &mut progress).await };
+    let report = interruptible(work, CliError::failed)?;
     drop(progress);
     finish(&command, baseline.as_ref(), &report, terminal)
 }
@@ -115,36 +113,6 @@ fn watch(
     block_on(watch_report(interval, format, shown, read, text))
 }
 
-/// Runs a future until it ends or a signal arrives. Signals that arrive later do not interrupt the output.
-fn interruptible<T>(work: impl Future<Output = Result<T, RecommendError>>) -> Result<T, CliError> {
-    block_on(async {
-        let stop = first_signal().map_err(cannot_start)?;
-        tokio::select! {
-            result = work => result.map_err(CliError::failed),
-            exit = stop => Err(CliError::new(exit, "interrupted; nothing was printed")),
-        }
-    })
-}
-
-fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(cannot_start)?;
-    let result = runtime.block_on(work);
-    // Requests that are not finished must not delay the exit.
-    runtime.shutdown_background();
-    result
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-fn cannot_start(error: io::Error) -> CliError {
-    CliError::failed(format!("cannot start: {error}"))
-}
-
 /// Prints and writes everything that was asked for.
 fn finish(
     command: &RecommendCommand,
@@ -188,7 +156,7 @@ fn finish(
         _ => {}
     }
     for (path, form) in &files {
-        write_file(path, form)?;
+        write_file(path, &mut |out| form.write_to(out))?;
     }
     for folder in &folders {
         let written = manifest_files::write_component(folder, &kustomize::component(report));
@@ -201,21 +169,9 @@ fn finish(
         }
         output::print_note(&escape_to_one_line(&plan.summary()));
     }
-    for unread in &report.unread {
-        let line = format!("plimsoll: could not read {}: {}", unread.what, unread.why);
-        output::print_note(&escape_to_one_line(&line));
-    }
+    print_unread(&report.unread);
     let found = report_failures(command.fail_on, report, baseline, plan.as_ref());
     Ok(exit_code(!report.unread.is_empty(), found))
-}
-
-/// The exit code: incomplete goes first, because a pipeline must not take "nothing found" from half a cluster.
-const fn exit_code(is_incomplete: bool, has_findings: bool) -> Exit {
-    match (is_incomplete, has_findings) {
-        (true, _) => Exit::Incomplete,
-        (false, true) => Exit::Findings,
-        (false, false) => Exit::Fine,
-    }
 }
 
 /// Names what `--fail-on` found. With `--diff` or `--write` and `--fail-on=change`, the changes of the manifests count.
@@ -267,7 +223,6 @@ fn placements(plan: &EditPlan, report: &Report) -> Vec<Placement> {
     known.collect()
 }
 
-/// A form of the report, to be written.
 enum RenderedForm<'a> {
     Text(String),
     /// Rendered while it is written, because it is large.
@@ -296,42 +251,11 @@ fn rendered<'a>(
         Form::HelmValues => helm_values::values(report),
         Form::Vpa => vpa::objects(report),
         form => {
-            // Files have no colours.
-            let colour = terminal.style.colour && output.path.is_none();
-            let style = Style { colour, ..terminal.style.clone() };
+            let style = style_for(terminal, output.path.as_ref());
             render(form, report, &style, forms)
                 .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?
         }
     }))
-}
-
-fn write_file(path: &Path, form: &RenderedForm<'_>) -> Result<(), CliError> {
-    let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let written = parent.map_or(Ok(()), fs::create_dir_all).and_then(|()| {
-        let mut file = io::BufWriter::new(fs::File::create(path)?);
-        form.write_to(&mut file)?;
-        file.flush()
-    });
-    written.map_err(|error| CliError::failed(format!("{}: {error}", path.display())))
-}
-
-/// Shows progress on standard error, only on a terminal.
-struct TerminalProgress(Progress);
-
-impl TerminalProgress {
-    fn new(terminal: &Terminal) -> Self {
-        Self(Progress::new(terminal.stderr_is_tty, terminal.columns, terminal.style.glyphs))
-    }
-}
-
-impl RecommendProgress for TerminalProgress {
-    fn stage(&mut self, text: &str) {
-        self.0.show_text(text);
-    }
-
-    fn histories(&mut self, done: usize, total: usize) {
-        self.0.show_share("reading history", done, total);
-    }
 }
 
 #[cfg(test)]
@@ -375,15 +299,6 @@ mod tests {
             (0, "0 s"),
         ] {
             assert_eq!(history_text(Duration::from_secs(seconds)), expected);
-        }
-    }
-
-    #[test]
-    fn incomplete_goes_before_findings() {
-        for (is_incomplete, has_findings, code) in
-            [(false, false, 0), (false, true, 1), (true, false, 4), (true, true, 4)]
-        {
-            assert_eq!(exit_code(is_incomplete, has_findings) as u8, code);
         }
     }
 }

@@ -150,10 +150,7 @@ impl RecommenderArgs {
         let compat = self.model.compat;
         let upstream = compat == Compat::Upstream;
         let scope = NamespaceScope { shard: self.shard, ..self.cluster.scope()? };
-        let election = self.election.election(&self.leader_elect_resource_name, compat);
-        if election.enabled {
-            election.validate()?;
-        }
+        let election = self.election.election(&self.leader_elect_resource_name, compat)?;
         let gates = FeatureGates::merged(self.feature_gates.iter().cloned());
         let mut settings = self.model.settings();
         settings.sampling_interval = self.recommender_interval;

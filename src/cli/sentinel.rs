@@ -33,7 +33,6 @@ pub struct SentinelArgs {
 }
 
 impl SentinelArgs {
-    /// The settings.
     pub fn config(&self) -> SentinelConfig {
         let (shortest, longest) = POLL_INTERVALS;
         let poll_interval = (self.builtin_sync_period / POLLS_PER_PERIOD).clamp(shortest, longest);

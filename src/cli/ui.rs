@@ -15,9 +15,9 @@ use super::{
     parse, parse_problem,
     parsed_flags::ParsedFlags,
     prometheus_auth::{self, PrometheusConnectionArgs},
-    recommend::{RecommendArgs, ViaArg},
     recommend_options::RecommendCommand,
     ui_server::{UiCommand, UiHandle, start},
+    workload_source::{PriceArgs, ViaArg},
 };
 use crate::{
     cluster::clock::Clock,
@@ -97,12 +97,8 @@ pub struct UiArgs {
     /// How to reach a Service: `direct`, `proxy` for the API server's proxy, or `auto`
     #[arg(long, value_name = "WAY", default_value = "auto")]
     via: ViaArg,
-    /// File with prices of CPU and memory, also that of OpenCost
-    #[arg(long, value_name = "FILE")]
-    prices: Option<PathBuf>,
-    /// Currency of the prices, such as EUR
-    #[arg(long, value_name = "CODE")]
-    currency: Option<String>,
+    #[command(flatten)]
+    prices: PriceArgs,
     #[command(flatten)]
     connection: PrometheusConnectionArgs,
     #[command(flatten)]
@@ -120,11 +116,6 @@ enum AuthArg {
 }
 
 impl UiArgs {
-    /// Validates all flags without reading any file.
-    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
-        self.command(typed, |_| String::new()).map(drop)
-    }
-
     /// The command without the contents of files, which [`UiCommand::read_files`] adds.
     pub(super) fn command(
         &self,
@@ -209,22 +200,19 @@ impl UiArgs {
     ) -> Result<RecommendCommand, CliError> {
         let line = ["plimsoll", "recommend"].map(std::ffi::OsString::from);
         let (cli, _) = parse(line).map_err(|error| parse_problem(&error))?;
-        let Command::Recommend(defaults) = cli.command else {
+        let Command::Recommend(mut arguments) = cli.command else {
             return Err(CliError::usage("not the flags of recommend"));
         };
-        let arguments = RecommendArgs {
-            kubeconfig: self.cluster.kubeconfig.clone(),
-            context: self.cluster.context.iter().cloned().collect(),
-            namespace: self.namespace.clone(),
-            exclude_namespace: self.exclude_namespace.clone(),
-            prometheus_service: self.prometheus_service.clone(),
-            via: self.via,
-            prices: self.prices.clone(),
-            currency: self.currency.clone(),
-            connection: self.connection.clone(),
-            series: self.series.clone(),
-            ..*defaults
-        };
+        arguments.prices = self.prices.clone();
+        let workloads = &mut arguments.workloads;
+        workloads.kubeconfig.clone_from(&self.cluster.kubeconfig);
+        workloads.context = self.cluster.context.iter().cloned().collect();
+        workloads.namespace.clone_from(&self.namespace);
+        workloads.exclude_namespace.clone_from(&self.exclude_namespace);
+        workloads.prometheus_service.clone_from(&self.prometheus_service);
+        workloads.via = self.via;
+        workloads.connection = self.connection.clone();
+        workloads.series = self.series.clone();
         RecommendCommand::new(&arguments, typed, variable)
     }
 }
@@ -268,7 +256,7 @@ mod tests {
         let line = ["plimsoll", "ui"].iter().chain(flags).map(std::ffi::OsString::from);
         let (cli, typed) = parse(line).map_err(|error| error.to_string())?;
         let Command::Ui(arguments) = cli.command else { return Err("another".to_owned()) };
-        arguments.check(&typed).map_err(CliError::into_message)
+        arguments.command(&typed, |_| String::new()).map(drop).map_err(CliError::into_message)
     }
 
     #[test]

@@ -85,7 +85,6 @@ impl UiHandle {
     }
 }
 
-/// Starts the server.
 pub(super) async fn start(command: UiCommand, clock: Clock) -> anyhow::Result<UiHandle> {
     let connection = load_connection(&command.cluster, USER_AGENT).await?;
     let server = WebServer::bind(&command.address.to_string()).await?;

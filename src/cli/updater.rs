@@ -100,10 +100,7 @@ impl UpdaterArgs {
         let compat = policy.sizing.compat;
         let scope = self.cluster.scope()?;
         let admission = policy.admission(variable)?;
-        let election = self.election.election(&self.leader_elect_resource_name, compat);
-        if election.enabled {
-            election.validate()?;
-        }
+        let election = self.election.election(&self.leader_elect_resource_name, compat)?;
         let rate = |per_second: f64, burst: u32| RateLimit {
             per_second: if per_second > 0.0 { per_second as f32 } else { -1.0 },
             burst,
@@ -145,8 +142,7 @@ impl UpdaterArgs {
         scope: &NamespaceScope,
         rates: [(&str, RateLimit); 2],
     ) -> Vec<String> {
-        let mut warnings: Vec<String> = typed.stray_arguments_warning().into_iter().collect();
-        warnings.extend(typed.without_effect_warning());
+        let mut warnings = typed.warnings();
         warnings.extend(ClusterArgs::ignored_namespaces_warning(scope));
         let blocked = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
         warnings.extend(blocked.map(|(action, _)| {

@@ -15,7 +15,6 @@ use self::{
 };
 use super::{
     Exit,
-    config_from_flags::without_warnings,
     daemon::run_controller,
     environment, go_values,
     output::{self, CliError},
@@ -204,7 +203,7 @@ impl WatermarkArgs {
             dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
             prometheus: self.queries.queries(typed, variable)?,
             request_timeout: self.cluster.timeout(),
-            election: self.lease.election(typed, own_namespace.or(home))?,
+            election: self.lease.election(self.dry_run, own_namespace.or(home))?,
             object_metrics: self.object_metrics,
         })
     }
@@ -224,12 +223,9 @@ impl WatermarkArgs {
         warnings
     }
 
-    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
-        if let Some(WatermarkCommand::DryRun(arguments)) = &self.command {
-            return arguments.check();
-        }
-        let config = self.config(typed, |_| String::new(), Some("default".to_owned()))?;
-        without_warnings(&config.process)
+    /// Checks the flags of a subcommand, if there is one.
+    pub(super) fn check_subcommand(&self) -> Option<Result<(), CliError>> {
+        self.command.as_ref().map(|WatermarkCommand::DryRun(arguments)| arguments.check())
     }
 }
 
@@ -352,13 +348,21 @@ mod tests {
 
     #[test]
     fn a_lease_without_a_known_namespace_requires_the_flag() {
-        let words = ["plimsoll", NAME].map(std::ffi::OsString::from);
-        let (cli, typed) = crate::cli::parse(words).expect("parses");
-        let crate::cli::Command::Watermark(arguments) = cli.command else { panic!("another role") };
-        let refused =
-            arguments.config(&typed, |_| String::new(), None).map_err(CliError::into_message);
-        let error = refused.expect_err("has no namespace");
-        assert!(error.contains("--leader-elect-resource-namespace"), "{error}");
+        let outside = |flags: &[&str]| {
+            let words = ["plimsoll", NAME].iter().chain(flags).map(std::ffi::OsString::from);
+            let (cli, typed) = crate::cli::parse(words).expect("parses");
+            let crate::cli::Command::Watermark(arguments) = cli.command else {
+                panic!("another role")
+            };
+            arguments.config(&typed, |_| String::new(), None).map_err(CliError::into_message)
+        };
+        for flags in [&[][..], &["-dry-run", "-enable-leader-election"]] {
+            let error = outside(flags).expect_err("has no namespace");
+            assert!(error.contains("--leader-elect-resource-namespace"), "{error}");
+        }
+        // As in the example of --help.
+        assert!(!outside(&["--dry-run"]).expect("needs no Lease").election.enabled);
+        assert!(!of(&["-dry-run"]).election.enabled && of(&[]).election.enabled);
     }
 
     #[test]

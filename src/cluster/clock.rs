@@ -33,7 +33,6 @@ impl Clock {
         Self(ClockSource::Fake(Arc::new(watch::Sender::new(initial))))
     }
 
-    /// The current time.
     pub fn now(&self) -> Time {
         match &self.0 {
             ClockSource::Wall => wall_now(),
@@ -41,7 +40,6 @@ impl Clock {
         }
     }
 
-    /// Whether this is the wall clock.
     pub fn is_wall(&self) -> bool {
         matches!(self.0, ClockSource::Wall)
     }

@@ -9,10 +9,10 @@
 //! permission that is missing.
 
 pub(crate) mod api_server;
+mod list_reader;
 pub(crate) mod live_pod;
 pub(crate) mod metrics;
 pub(crate) mod objects;
-mod paged_list;
 pub(crate) mod roles;
 pub(crate) mod series;
 pub(crate) mod targets;
@@ -20,4 +20,4 @@ pub(crate) mod targets;
 mod tests;
 pub(crate) mod webhooks;
 
-pub(crate) use self::paged_list::ListReader;
+pub(crate) use self::list_reader::ListReader;

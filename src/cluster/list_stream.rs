@@ -27,7 +27,6 @@ pub enum UsageError {
         "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow reading it"
     )]
     Rejected { path: String, code: u16, message: String },
-    /// The server is not reachable.
     #[error("failed to request {path}: {reason}")]
     Unreachable { path: String, reason: String },
     /// The response was truncated; earlier items were delivered.

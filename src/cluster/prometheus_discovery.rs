@@ -123,10 +123,11 @@ pub async fn discover(
     } else {
         ensure_no_credentials(&options.connection)?;
         let selection = select_candidates(client).await?;
-        if selection.selected().is_empty() {
-            return Err(DiscoveryError::NoCandidate { services: selection.services() });
+        if selection.selected.is_empty() {
+            return Err(DiscoveryError::NoCandidate { services: selection.services });
         }
-        (selection.selected().to_vec(), selection.omitted())
+        let omitted = selection.omitted();
+        (selection.selected, omitted)
     };
     let now = options.clock.now();
     let probes = candidates.into_iter().map(|candidate| async {

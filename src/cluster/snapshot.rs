@@ -57,7 +57,6 @@ pub enum ReadErrorCause {
     Forbidden,
     /// The API server does not serve the kind: its CRD is not installed.
     NotServed,
-    /// The list is not part of the snapshot.
     NotRequested,
     Failed,
 }
@@ -115,7 +114,6 @@ pub enum SnapshotPart {
     Wpas,
     Hpas,
     Pods,
-    /// The well-known kinds of controllers.
     Controllers,
     Constraints,
     DisruptionBudgets,

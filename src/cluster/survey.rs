@@ -10,11 +10,11 @@
 //! cannot be read is named, with the permission that is missing, and everything else is still reported.
 
 mod builder;
+mod controller_id;
 mod limit_ranges;
 mod objects;
 mod pod_groups;
 mod reader;
-mod requests;
 mod scope;
 mod series;
 #[cfg(test)]
@@ -26,13 +26,13 @@ use plimsoll_core::rightsizing::survey::{Survey, Unread};
 use self::{
     builder::SurveyBuilder,
     objects::SurveyedController,
-    reader::SurveyReader,
-    requests::{ListedPart, ServedKind},
+    reader::{ServedKind, SurveyReader},
 };
 pub use self::{
     scope::{InvalidSelector, OwnerGroups, SurveyScope},
     series::{SeriesSurveyError, read_known_jobs, survey_series},
 };
+use super::paged_requests::ListedPart;
 
 /// The built-in kinds of controllers. ReplicaSets are many, and only their owners are needed: the containers of those
 /// without an owner are known from their pods.
@@ -78,7 +78,7 @@ pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
         Box::pin(reader.list_optional(
             &limit_ranges,
             "whose defaults are not counted as requests",
-            SurveyBuilder::add_limit_range,
+            |builder, range| builder.defaults.add(range),
         )),
         Box::pin(reader.nodes()),
     );

@@ -16,10 +16,8 @@ use crate::cluster::target::scale::{
 };
 use plimsoll_core::{api::vpa::TargetRef, updater::DesiredReplicas};
 
-/// The result of resolving a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetResolution {
-    /// The target has pods.
     Found {
         /// Selects the pods.
         selector: Selector,
@@ -27,10 +25,7 @@ pub enum TargetResolution {
         owner: Box<str>,
     },
     /// The target has no pods that a VPA can manage, definitely.
-    Unsupported {
-        /// Message of the condition `ConfigUnsupported`.
-        message: String,
-    },
+    Unsupported { message: String },
     /// Not known at the moment: the previous result remains valid.
     Unavailable {
         /// Message of the condition `ConfigUnsupported`, for a VPA that has no previous result.
@@ -47,7 +42,6 @@ pub enum TopOwner {
     None,
     /// The chain is invalid, definitely.
     Invalid(String),
-    /// Not known at the moment.
     Unavailable(String),
 }
 

@@ -44,15 +44,12 @@ pub enum ObjectChange<K> {
         /// Its namespace; empty for cluster-scoped kinds.
         namespace: String,
         name: String,
-        /// Why it is invalid.
         reason: String,
     },
-    /// An object was deleted.
     Deleted {
         /// Its namespace; empty for cluster-scoped kinds.
         namespace: String,
         name: String,
-        /// The UID of the deleted object.
         uid: Option<String>,
     },
     /// The list is complete: objects that were neither `Applied` nor `Invalid` since `Restart` are gone.
@@ -60,7 +57,6 @@ pub enum ObjectChange<K> {
 }
 
 impl<K> ObjectChange<K> {
-    /// Converts the object of a change that has one.
     pub fn map<T>(self, convert: impl FnOnce(K) -> T) -> ObjectChange<T> {
         match self {
             Self::Restart => ObjectChange::Restart,
@@ -76,7 +72,6 @@ impl<K> ObjectChange<K> {
     }
 }
 
-/// A namespaced kind that can be watched.
 pub trait WatchableObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone

@@ -107,7 +107,6 @@ fn certificate_source(config: &AdmissionConfig) -> Result<CertificateSource> {
     Ok(source)
 }
 
-/// A running admission controller.
 pub type AdmissionHandle = ControllerHandle<AdmissionController>;
 
 impl ControllerConfig for AdmissionConfig {
@@ -255,13 +254,12 @@ impl Controller for AdmissionController {
             &self.traffic,
             self.watches.required().chain(self.watches.stores.quotas.watch.watch_status()),
         );
-        self.traffic.set_watch_objects(self.watches.vpas.name(), self.watches.stores.vpa_count());
+        self.traffic.set_watch_objects(self.watches.vpas.name, self.watches.stores.vpa_count());
         export_write_metrics(&self.traffic, &self.write_stats);
     }
 }
 
 impl AdmissionController {
-    /// The address of the webhook.
     pub fn webhook(&self) -> SocketAddr {
         self.self_check.webhook_address
     }

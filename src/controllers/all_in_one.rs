@@ -29,11 +29,8 @@ pub struct AllInOneConfig {
     pub addresses: Vec<Address>,
     pub recommender: Option<RecommenderConfig>,
     pub updater: Option<UpdaterConfig>,
-    /// The admission controller.
     pub admission: Option<AdmissionConfig>,
-    /// The watermark controller.
     pub watermark: Option<WatermarkConfig>,
-    /// The horizontal controller.
     pub horizontal: Option<HorizontalConfig>,
 }
 

@@ -22,11 +22,9 @@ mod own_metrics;
 mod own_rules;
 mod reconcile;
 mod replacement;
-mod reported_status;
 mod selector_index;
 mod sentinel;
 mod shared_requests;
-mod spare_capacity;
 mod stored_status;
 pub mod takeover;
 mod usage_cache;
@@ -59,7 +57,6 @@ use crate::{
 
 pub type HorizontalController = ReplicaController<HorizontalAutoscaler>;
 
-/// A horizontal controller that runs.
 pub type HorizontalHandle = ControllerHandle<HorizontalController>;
 
 impl ControllerConfig for HorizontalConfig {
@@ -120,7 +117,7 @@ impl Controller for HorizontalController {
             self.autoscaler.vpas.start(consequence, &stop, workers.tasks());
         }
         if let Some(replacement) = &self.autoscaler.replacement {
-            let (sentinel, fence) = (Arc::clone(&replacement.sentinel), self.permit.fence());
+            let (sentinel, fence) = (Arc::clone(&replacement.sentinel), &self.permit.fence);
             tasks.workers.spawn_cancellable(sentinel.run(fence.clone()));
         }
         self.spawn_tasks(tasks);

@@ -122,7 +122,6 @@ struct Shared {
     health: RecommenderHealthMetrics,
 }
 
-/// A running recommender.
 pub type RecommenderHandle = ControllerHandle<Recommender>;
 
 impl ControllerConfig for RecommenderConfig {
@@ -254,9 +253,9 @@ impl Controller for Recommender {
         export_watch_metrics(&self.traffic, statuses.all());
         {
             let state = state.lock();
-            self.traffic.set_watch_objects(statuses.vpas.name(), state.index.vpa_count());
-            self.traffic.set_watch_objects(statuses.pods.name(), state.index.pod_count());
-            metrics.set_requests_read(state.index.request_sources());
+            self.traffic.set_watch_objects(statuses.vpas.name, state.index.vpa_count);
+            self.traffic.set_watch_objects(statuses.pods.name, state.index.pod_count);
+            metrics.set_requests_read(state.index.request_sources);
             health.set_history_state(history_progress(&state));
             // Read-only storage has no unsaved history.
             let writer = self.loader.storage.writer();
@@ -265,7 +264,7 @@ impl Controller for Recommender {
             health.set_write_queue("checkpoint_held", state.vpa_registry.expired_count());
         }
         health.set_write_queue("status", self.status_queue.len());
-        health.loop_metrics.set_leader(self.leadership.permit.fence().is_granted());
+        health.loop_metrics.set_leader(self.leadership.permit.fence.is_granted());
         export_write_metrics(&self.traffic, &self.leadership.write_stats);
     }
 }

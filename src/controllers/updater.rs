@@ -24,13 +24,11 @@ mod surges;
 mod unboost;
 mod watches;
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
 use kube::Api;
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::Instant};
 
 pub use self::{admission_health::AdmissionCheck, pass::PassSummary};
@@ -81,11 +79,9 @@ struct Shared {
     permissions: Permissions,
     stores: Arc<WatchStores>,
     metrics: UpdaterMetrics,
-    /// The watchdog of the main loop.
     watchdog: LoopWatchdog,
 }
 
-/// The updater and all of its components.
 pub struct Updater {
     shared: Arc<Shared>,
     liveness: Liveness,
@@ -97,7 +93,6 @@ pub struct Updater {
     passes: PassRunner,
 }
 
-/// A running updater.
 pub type UpdaterHandle = ControllerHandle<Updater>;
 
 impl ControllerConfig for UpdaterConfig {
@@ -133,7 +128,7 @@ impl Controller for Updater {
         let election = Election::new(
             self.liveness.client(),
             options,
-            self.store.writer.permit.fence().clone(),
+            self.store.writer.permit.fence.clone(),
             Arc::clone(&self.store.writer.stats),
         )
         .with_lease_lock(self.store.ledger.lease_lock())
@@ -186,7 +181,7 @@ impl Controller for Updater {
     }
 
     async fn drain(&self, deadline: Instant) {
-        if self.store.writer.permit.fence().is_granted() {
+        if self.store.writer.permit.fence.is_granted() {
             let (statuses, events) = (&self.reporter.queue, &self.reporter.events.recorder);
             tokio::join!(statuses.drain(deadline), events.drain(deadline));
         }
@@ -194,7 +189,7 @@ impl Controller for Updater {
 
     fn refresh_metrics(&self) {
         self.watches.export_metrics(&self.traffic);
-        self.passes.loop_metrics.set_leader(self.store.writer.permit.fence().is_granted());
+        self.passes.loop_metrics.set_leader(self.store.writer.permit.fence.is_granted());
         export_write_metrics(&self.traffic, &self.store.writer.stats);
     }
 }
@@ -203,12 +198,7 @@ impl Probes for Updater {
     fn check_liveness(&self) -> Result<(), Stalled> {
         check_watch_loops(self.watches.all())?;
         let limit = self.shared.config.interval.saturating_mul(MAX_MISSED_INTERVALS);
-        // With a simulated clock, wall time does not bound how often the loop has to iterate.
-        if self.shared.clock.is_wall() {
-            self.shared.watchdog.check(limit, "the updater's loop")
-        } else {
-            Ok(())
-        }
+        self.shared.watchdog.check_by(&self.shared.clock, limit, "the updater's loop")
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {

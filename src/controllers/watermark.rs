@@ -49,7 +49,6 @@ const EVENT_COMPONENT: &str = "wpa_controller";
 
 pub type WatermarkController = ReplicaController<WatermarkAutoscaler>;
 
-/// A watermark controller that runs.
 pub type WatermarkHandle = ControllerHandle<WatermarkController>;
 
 impl ControllerConfig for WatermarkConfig {

@@ -12,7 +12,6 @@ pub use self::checks::build_report;
 pub const SCHEMA_VERSION: u32 = 1;
 const KIND: &str = "status";
 
-/// A Lease of a role.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LeaseFacts {
     pub namespace: String,
@@ -29,16 +28,13 @@ pub struct LeaseFacts {
     pub unreadable: Option<String>,
 }
 
-/// A pod of an installation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodFacts {
     pub namespace: String,
     pub name: String,
     /// The role, from the pod's component label.
     pub component: String,
-    /// The container image.
     pub image: String,
-    /// Whether it is ready.
     pub is_ready: bool,
     /// The number of container restarts.
     pub restarts: i64,
@@ -49,15 +45,12 @@ pub struct PodFacts {
 pub struct Facts {
     /// The URL of the API server.
     pub cluster: String,
-    /// The Leases of roles.
     pub leases: Vec<LeaseFacts>,
-    /// The pods of the installation.
     pub pods: Vec<PodFacts>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
 }
 
-/// The status of an installation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusReport {
@@ -108,7 +101,6 @@ pub struct RoleReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The severity.
     pub level: Level,
     /// A stable identifier, independent of the message.
     pub code: &'static str,
@@ -122,7 +114,6 @@ impl Finding {
     }
 }
 
-/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {

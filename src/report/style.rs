@@ -18,7 +18,6 @@ pub enum Glyphs {
 /// The style of text output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Width in columns.
     pub width: usize,
     /// Whether to use ANSI colours.
     pub colour: bool,
@@ -83,17 +82,14 @@ impl Deref for Page<'_> {
 }
 
 impl<'a> Page<'a> {
-    /// An empty page.
     pub fn new(style: &'a Style) -> Self {
         Self { style, text: String::new() }
     }
 
-    /// The text.
     pub fn finish(self) -> String {
         self.text
     }
 
-    /// Writes a line.
     pub fn line(&mut self, line: impl Display) {
         // Writing into a string cannot fail.
         let _ = writeln!(self.text, "{line}");

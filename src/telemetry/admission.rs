@@ -12,7 +12,6 @@ use super::{
 use crate::cluster::server::webhook::{CompletedReview, ReviewObserver, ReviewStatus};
 
 metric_families! {
-    /// The metrics of an admission controller.
     #[derive(Clone, Debug)]
     pub struct AdmissionMetrics via pub new {
         pods: Family<Counter, 1>[2] = counter(
@@ -64,7 +63,6 @@ impl AdmissionMetrics {
         self.changes.with_labels(["shown"]).increment();
     }
 
-    /// Counts a certificate that was rejected.
     pub fn count_certificate_rejected(&self) {
         self.changes.with_labels(["refused"]).increment();
     }

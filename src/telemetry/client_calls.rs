@@ -9,27 +9,24 @@ use super::{
     registry::{Registry, metric_families},
 };
 
-const NOT_YET_OBSERVED: &str = "it has not happened yet";
 const NO_PROMETHEUS: &str = "no Prometheus is configured";
 
 metric_families! {
-    /// Metrics of requests to the API server.
     #[derive(Clone, Debug)]
     pub struct ApiRequestMetrics via pub new {
         requests: Family<Counter, 2>[128] = counter(
             "plimsoll_api_requests_total",
             "Requests to the API server, by response code; `none` without a response.",
-        ).labels(&["code", "verb"], "up to 128").absent(NOT_YET_OBSERVED);
+        ).labels(&["code", "verb"], "up to 128").absent_at_first();
         seconds: Family<Histogram, 1>[8] = histogram(
             "plimsoll_api_request_duration_seconds",
             "Latency of the API server, without client-side rate limiting. Watch events are not included.",
             STEP_SECONDS,
-        ).labels(&["verb"], "up to 8 of 26").unit("seconds").absent(NOT_YET_OBSERVED);
+        ).labels(&["verb"], "up to 8 of 26").unit("seconds").absent_at_first();
     }
 }
 
 metric_families! {
-    /// Metrics of Prometheus queries, of all roles.
     #[derive(Clone, Debug)]
     struct QueryFamilies via new {
         queries: Family<Counter, 2>[32] =
@@ -52,7 +49,6 @@ impl ApiRequestMetrics {
     }
 }
 
-/// Metrics of the Prometheus queries of a role.
 #[derive(Clone, Debug)]
 pub struct PrometheusQueryMetrics {
     families: QueryFamilies,

@@ -12,7 +12,6 @@ pub(super) const RESPONSE_SECONDS: &[f64] = &[
     60.0, 120.0, 300.0,
 ];
 
-/// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricType {
     /// Only increases, and starts at zero with the process.
@@ -24,7 +23,6 @@ pub enum MetricType {
 }
 
 impl MetricType {
-    /// The name in the text format.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -37,7 +35,6 @@ impl MetricType {
 /// A metric family. The table in `docs/metrics.md` is generated from these.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
-    /// The metric name.
     pub name: &'static str,
     /// The HELP text, on one line.
     pub help: &'static str,
@@ -89,7 +86,6 @@ impl Definition {
         }
     }
 
-    /// Sets the labels, and the possible number of series.
     #[must_use]
     pub const fn labels(mut self, labels: &'static [&'static str], series: &'static str) -> Self {
         self.labels = labels;
@@ -97,7 +93,6 @@ impl Definition {
         self
     }
 
-    /// Sets the unit.
     #[must_use]
     pub const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
@@ -109,5 +104,11 @@ impl Definition {
     pub const fn absent(mut self, when: &'static str) -> Self {
         self.absent_when = when;
         self
+    }
+
+    /// There is no series before the first observation.
+    #[must_use]
+    pub const fn absent_at_first(self) -> Self {
+        self.absent("it has not happened yet")
     }
 }

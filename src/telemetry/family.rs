@@ -45,7 +45,6 @@ impl<V: Instrument, const LABELS: usize> Family<V, LABELS> {
         Self { definition, limit, series: RwLock::default() }
     }
 
-    /// Returns the value of the series with these labels, if it exists.
     pub fn find(&self, labels: [&str; LABELS]) -> Option<Arc<V>> {
         let series = self.series.read();
         position(&series, &labels).ok().map(|found| series[found].value.clone())

@@ -45,7 +45,6 @@ impl HorizontalMetrics {
         metrics
     }
 
-    /// Counts the result of a comparison.
     pub fn count_comparison(&self, result: Comparison) {
         self.comparisons.with_labels([result.as_str()]).increment();
     }

@@ -1,6 +1,7 @@
 //! Label values that several families share.
 
 use plimsoll_core::recommender::estimate::Resource;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::family::OVERFLOW_LABEL;
 
@@ -25,9 +26,9 @@ pub enum LabelSet {
     V12,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum HistoryState {
-    /// The history is being loaded.
     #[default]
     Loading,
     /// The history was loaded, or has been written since.
@@ -39,16 +40,10 @@ pub enum HistoryState {
 }
 
 impl HistoryState {
-    pub const ALL: [Self; 4] = [Self::Loading, Self::Loaded, Self::Absent, Self::Failed];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// The label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Loading => "loading",
-            Self::Loaded => "loaded",
-            Self::Absent => "absent",
-            Self::Failed => "failed",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -68,7 +63,6 @@ pub(super) const fn resource_label(resource: Resource) -> &'static str {
     }
 }
 
-/// The size class of a number of pods, as a label value.
 pub(super) fn size_label(pods: usize) -> String {
     (pods.checked_ilog2().unwrap_or(0) as usize).min(SIZES).to_string()
 }

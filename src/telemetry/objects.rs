@@ -5,7 +5,7 @@ mod families;
 mod scrape;
 mod seen_restrictions;
 
-use std::{str::FromStr, sync::Arc};
+use std::sync::Arc;
 
 use plimsoll_core::{
     recommender::{RecommendationReason, ResourceSummary, estimate::Resource},
@@ -14,6 +14,7 @@ use plimsoll_core::{
         units::{Bytes, MilliCpu},
     },
 };
+use strum::EnumString;
 
 use self::{
     families::{CONTAINER_LABELS, RESTRICTION_LABELS, VPA_INFO_LABELS, VPA_LABELS, VpaSeries},
@@ -42,7 +43,6 @@ pub struct ContainerRow<'a> {
     pub vpa: &'a ObjectKey,
     pub container: &'a str,
     pub resource: Resource,
-    /// The last recommendation.
     pub recommendation: ResourceSummary,
     /// OOM kills added to the history since this process started tracking the container.
     pub oom_kills: u64,
@@ -51,7 +51,6 @@ pub struct ContainerRow<'a> {
     pub requests: &'a dyn Fn(Resource) -> Option<PodRequests>,
 }
 
-/// Metrics of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct VpaRow<'a> {
     pub vpa: &'a ObjectKey,
@@ -64,7 +63,6 @@ pub struct VpaRow<'a> {
     pub pods: usize,
 }
 
-/// The restrictions on updates of one VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateRow<'a> {
     pub vpa: &'a ObjectKey,
@@ -76,7 +74,6 @@ pub struct UpdateRow<'a> {
 /// starting after the key `after`, and returns the key to continue from, or `None` after the last page. The lock is held
 /// for one page only. Rows of the same object are adjacent.
 pub trait VpaMetricsSource: Send + Sync {
-    /// Visits a page of VPAs.
     fn vpas(
         &self,
         _after: Option<&ObjectKey>,
@@ -104,13 +101,12 @@ pub trait VpaMetricsSource: Send + Sync {
     }
 }
 
-/// Which series of single objects are exposed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString)]
+#[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_cardinality)]
 pub enum Cardinality {
     /// All, except restrictions that have not been active so far.
     #[default]
     Standard,
-    /// All series.
     All,
     /// Only series per object, and restrictions that have been active so far.
     Restricted,
@@ -118,18 +114,8 @@ pub enum Cardinality {
     Off,
 }
 
-impl FromStr for Cardinality {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "standard" => Ok(Self::Standard),
-            "all" => Ok(Self::All),
-            "restricted" => Ok(Self::Restricted),
-            "off" => Ok(Self::Off),
-            _ => Err("use standard, all, restricted or off".to_owned()),
-        }
-    }
+fn unknown_cardinality(_: &str) -> String {
+    "use standard, all, restricted or off".to_owned()
 }
 
 /// Renders the objects of the components of a process with the configured cardinality. No two components have rows of the

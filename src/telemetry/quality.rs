@@ -9,7 +9,6 @@ use super::{
 };
 use plimsoll_core::recommender::estimate::Resource;
 
-/// From 0.01 to 655.36 cores.
 const CORES: &[f64] = &powers_of_two(0.01);
 /// From 1 MB to 65.536 GB.
 const BYTES: &[f64] = &powers_of_two(1e6);
@@ -92,7 +91,6 @@ metric_families! {
 pub struct QualitySample<'a> {
     /// The update mode of the VPA as in the object, if set.
     pub update_mode: Option<&'a str>,
-    /// The resource.
     pub resource: Resource,
     /// Whether the sample comes from an OOM kill.
     pub is_oom: bool,
@@ -102,12 +100,10 @@ pub struct QualitySample<'a> {
     pub recommendation: Option<f64>,
 }
 
-/// A change of a recommendation.
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendationChange<'a> {
     /// The update mode of the VPA as in the object, if set.
     pub update_mode: Option<&'a str>,
-    /// The resource.
     pub resource: Resource,
     /// The previous recommendation, in any unit. Nothing is recorded unless it is above zero.
     pub old: f64,

@@ -21,9 +21,7 @@ const NO_RESPONSE: &str = "there was no such response";
 /// The labels by which a VPA is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VpaTraits<'a> {
-    /// The update mode as in the object, if set.
     pub update_mode: Option<&'a str>,
-    /// Whether the VPA has a recommendation.
     pub has_recommendation: bool,
     /// Whether the selector matches pods, as far as known.
     pub matches_pods: bool,
@@ -75,13 +73,11 @@ metric_families! {
             "vpa_resources_get_resources_count", "Where the requests of containers were read."
         ).labels(&["source"], "4").absent("none was read there");
         ..
-        /// The quality of recommendations.
         quality: Quality = Quality::new;
     }
 }
 
 impl RecommenderMetrics {
-    /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::register(registry);
         for api in APIS {

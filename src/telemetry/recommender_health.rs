@@ -10,10 +10,7 @@ use super::{
     registry::{Registry, metric_families},
 };
 
-const NOT_YET_OBSERVED: &str = "it has not happened yet";
-
 metric_families! {
-    /// Health metrics of the recommender.
     #[derive(Debug)]
     pub struct RecommenderHealthMetrics via register {
         history: Family<Gauge, 1>[HistoryState::ALL.len()] = gauge(
@@ -21,17 +18,17 @@ metric_families! {
         ).labels(&["state"], "4");
         queue: Family<Gauge, 1>[8] =
             gauge("plimsoll_write_queue", "Writes that are waiting in the queue.")
-            .labels(&["kind"], "up to 8").absent(NOT_YET_OBSERVED);
+            .labels(&["kind"], "up to 8").absent_at_first();
         samples: Family<Counter, 1>[16] =
             counter("plimsoll_samples_total", "Usage samples, by outcome.")
-            .labels(&["outcome"], "up to 16").absent(NOT_YET_OBSERVED);
+            .labels(&["outcome"], "up to 16").absent_at_first();
         kills: Family<Counter, 2>[21] =
             counter("plimsoll_oom_kills_total", "OOM kills, by source and outcome.")
             .labels(&["outcome", "source"], "21");
         checkpoints: Family<Counter, 1>[16] = counter(
             "plimsoll_checkpoints_total",
             "Checkpoints, by outcome: loaded, skipped, adopted, written, unchanged, kept_richer, refused, failed, collected.",
-        ).labels(&["outcome"], "up to 16").absent(NOT_YET_OBSERVED);
+        ).labels(&["outcome"], "up to 16").absent_at_first();
         checkpoints_saved: Family<Gauge>[1] = gauge(
             "plimsoll_checkpoints_last_save_timestamp_seconds",
             "When history was last saved without an error, in seconds since the Unix epoch.",
@@ -39,28 +36,24 @@ metric_families! {
         ..
         /// The metrics of the main loop.
         loop_metrics: LoopMetrics = |registry| LoopMetrics::new(registry, "recommender");
-        /// The metrics of Prometheus queries.
         prometheus: PrometheusQueryMetrics =
             |registry| PrometheusQueryMetrics::new(registry, "recommender");
     }
 }
 
 impl RecommenderHealthMetrics {
-    /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         let health = Self::register(registry);
         health.set_history_state(HistoryState::Loading);
         health
     }
 
-    /// Sets the state of the history.
     pub fn set_history_state(&self, state: HistoryState) {
-        for other in HistoryState::ALL {
+        for &other in HistoryState::ALL {
             self.history.with_labels([other.as_str()]).set_bool(other == state);
         }
     }
 
-    /// Sets the number of queued writes of this kind.
     pub fn set_write_queue(&self, kind: &'static str, waiting: usize) {
         self.queue.with_labels([kind]).set(waiting as f64);
     }
@@ -70,7 +63,6 @@ impl RecommenderHealthMetrics {
         self.kills.with_labels([outcome, source]).add(count);
     }
 
-    /// Counts checkpoints with this outcome.
     pub fn count_checkpoints(&self, outcome: &'static str, count: u64) {
         self.checkpoints.with_labels([outcome]).add(count);
     }

@@ -120,7 +120,6 @@ impl Registry {
         self.family(definition, 1).with_labels([])
     }
 
-    /// Adds the metrics of objects to every scrape.
     pub fn add_objects(&mut self, objects: ObjectMetrics) {
         let merged = match &self.objects {
             Some(before) => objects.merged_with(before),
@@ -142,7 +141,6 @@ impl Registry {
         definitions
     }
 
-    /// Starts a scrape.
     pub fn scrape(self: &Arc<Self>) -> Scrape {
         Scrape {
             registry: self.clone(),

@@ -20,12 +20,10 @@ const BUCKETS: &[f64] = &[
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
-/// The number of objects that have a series.
 const MAX_OBJECTS: usize = 20_000;
 const NOT_YET: &str = "it has not happened yet";
 
 metric_families! {
-    /// The metrics of a controller that replaces the HPA controller.
     #[derive(Clone, Debug)]
     pub struct ReplacedControllerMetrics via register {
         reconciles: Family<Counter, 2>[9] = counter(
@@ -78,7 +76,6 @@ const fn failure(failure: Failure) -> &'static str {
 }
 
 impl ReplacedControllerMetrics {
-    /// Adds the families to a registry.
     pub fn new(registry: &mut Registry) -> Self {
         Self::register(registry)
     }
@@ -99,7 +96,6 @@ impl ReplacedControllerMetrics {
         }
     }
 
-    /// Counts an evaluation of a metric.
     pub fn count_evaluation(&self, computed: &Computed, took: Duration) {
         let labels =
             [action(computed.action), failure(computed.error), computed.metric_type.as_str()];
@@ -114,7 +110,6 @@ impl ReplacedControllerMetrics {
             .retain(|[name, namespace]| keys.contains(&ObjectKey::new(&**namespace, &**name)));
     }
 
-    /// Sets whether the HPA controller is active.
     pub fn set_builtin_active(&self, is_active: bool) {
         self.builtin_active.with_labels([]).set_bool(is_active);
     }

@@ -13,7 +13,6 @@ use super::{
     registry::{Registry, metric_families},
 };
 
-const NOT_YET_OBSERVED: &str = "it has not happened yet";
 const PER_VPA: &str = "up to 20 per VPA, 50,000 in all";
 /// Maximum number of series with names of VPAs, which are user input.
 const MAX_VPA_SERIES: usize = 50_000;
@@ -32,7 +31,6 @@ const fn by_size(name: &'static str, help: &'static str) -> Definition {
 }
 
 metric_families! {
-    /// The metrics of an updater.
     #[derive(Clone, Debug)]
     pub struct UpdaterMetrics via register {
         controlled: Family<Gauge, 2>[MODES_AND_SIZES] =
@@ -69,19 +67,19 @@ metric_families! {
             "vpa_updater_failed_eviction_attempts_total", "Evictions that failed, by reason."
         ).labels(
             &["reason", "update_mode", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA
-        ).absent(NOT_YET_OBSERVED);
+        ).absent_at_first();
         updates_failed: Family<Counter, 4>[MAX_VPA_SERIES] = counter(
             "vpa_updater_failed_in_place_update_attempts_total", "Resizes that failed, by reason."
         ).labels(&["reason", "vpa_name", "vpa_namespace", "vpa_size_log2"], PER_VPA)
-        .absent(NOT_YET_OBSERVED);
+        .absent_at_first();
         infeasible: Family<Counter, 3>[MAX_VPA_SERIES] = counter(
             "vpa_updater_in_place_infeasible_skip_pods_total",
             "Pods that were skipped because an equal or smaller resize was found infeasible.",
-        ).labels(BY_VPA, PER_VPA).absent(NOT_YET_OBSERVED);
+        ).labels(BY_VPA, PER_VPA).absent_at_first();
         admission_invalid: Family<Counter, 1>[2] = counter(
             "vpa_updater_admission_controller_status_invalid_total",
             "Passes that found no admission controller: its Lease was stale (invalid) or could not be read (error).",
-        ).labels(&["reason"], "2").absent(NOT_YET_OBSERVED);
+        ).labels(&["reason"], "2").absent_at_first();
         steps: Family<Histogram, 1>[6] = histogram(
             "vpa_updater_execution_latency_seconds",
             "Duration of each step of a pass, and in total (`total`).",
@@ -90,7 +88,7 @@ metric_families! {
         actions: Family<Counter, 2>[40] = counter(
             "plimsoll_updater_actions_total",
             "Actions on pods, by outcome; in dry-run mode, the actions that would have been taken.",
-        ).labels(&["action", "outcome"], "up to 40").absent(NOT_YET_OBSERVED);
+        ).labels(&["action", "outcome"], "up to 40").absent_at_first();
         skipped: Family<Gauge, 1>[64] = gauge(
             "plimsoll_updater_skipped_pods", "Pods that the last pass skipped, by reason."
         ).labels(&["reason"], "1 per reason")
@@ -193,19 +191,16 @@ impl UpdaterMetrics {
         self.infeasible.retain(|[name, namespace, _]| exists(name, namespace));
     }
 
-    /// Creates the counters of a VPA at zero.
     pub fn init_counters(&self, vpa: UpdatedVpa<'_>) {
         self.count_evicted(vpa, 0);
         self.count_resized(vpa, 0);
     }
 
-    /// Counts evicted pods.
     pub fn count_evicted(&self, vpa: UpdatedVpa<'_>, pods: u64) {
         let (ObjectKey { namespace, name }, mode) = (vpa.vpa, known_mode(vpa.mode));
         self.evicted.with_labels([mode, name, namespace, &size_label(vpa.pods)]).add(pods);
     }
 
-    /// Counts resized pods.
     pub fn count_resized(&self, vpa: UpdatedVpa<'_>, pods: u64) {
         let ObjectKey { namespace, name } = vpa.vpa;
         self.updated.with_labels([name, namespace, &size_label(vpa.pods)]).add(pods);
@@ -243,18 +238,13 @@ impl UpdaterMetrics {
     }
 }
 
-/// A VPA with the values of its labels.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdatedVpa<'a> {
-    /// The VPA.
     pub vpa: &'a ObjectKey,
-    /// The update mode.
     pub mode: &'a str,
-    /// The number of pods.
     pub pods: usize,
 }
 
-/// The totals of one pass.
 #[derive(Debug, Default)]
 pub struct PassTotals {
     by_mode: BTreeMap<(String, String), [f64; 4]>,
@@ -267,21 +257,17 @@ pub struct PassTotals {
     pub open_breakers: u32,
 }
 
-/// The totals of one VPA in a pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VpaTotals {
     /// Pods that would be updated without limits.
     pub candidates: usize,
-    /// Pods that were evicted.
     pub evicted: usize,
-    /// Pods that were resized.
     pub resized: usize,
     /// Whether pods are resized in place rather than evicted.
     pub in_place: bool,
 }
 
 impl PassTotals {
-    /// Adds the totals of a VPA.
     pub fn add(&mut self, vpa: UpdatedVpa<'_>, totals: VpaTotals) {
         let flag = |count: usize| f64::from(u8::from(count > 0));
         let size = size_label(vpa.pods);

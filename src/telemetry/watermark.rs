@@ -18,7 +18,6 @@ use super::{
 };
 use plimsoll_core::scaling::MetricError;
 
-const NOT_YET_OBSERVED: &str = "it has not happened yet";
 /// The name of the controller and its queue in upstream's framework.
 const CONTROLLER: &str = "watermarkpodautoscaler";
 const BY_CONTROLLER: &[&str] = &["controller"];
@@ -29,7 +28,6 @@ const RECONCILE_RESULTS: [&str; 4] = ["success", "error", "requeue", "requeue_af
 const STEPS: [&str; 5] = ["gates", "scale", "pods", "metrics", "write"];
 
 metric_families! {
-    /// The metrics of a watermark controller.
     #[derive(Clone, Debug)]
     pub struct WatermarkMetrics via register {
         results: Family<Counter, 2>[RECONCILE_RESULTS.len()] =
@@ -60,7 +58,7 @@ metric_families! {
         reconciles: Family<Counter, 1>[32] = counter(
             "plimsoll_watermark_reconciles_total",
             "Reconciles of WatermarkPodAutoscalers, by outcome.",
-        ).labels(&["outcome"], "up to 32").absent(NOT_YET_OBSERVED);
+        ).labels(&["outcome"], "up to 32").absent_at_first();
         lateness: Histogram = histogram(
             "plimsoll_watermark_lateness_seconds",
             "How late an object is reconciled.",
@@ -74,9 +72,8 @@ metric_families! {
         metric_results: Family<Counter, 2>[64] = counter(
             "plimsoll_metric_outcomes_total",
             "Fetched metrics of WatermarkPodAutoscalers by source and outcome: ok, or why the metric is not available.",
-        ).labels(&["outcome", "source"], "up to 64").absent(NOT_YET_OBSERVED);
+        ).labels(&["outcome", "source"], "up to 64").absent_at_first();
         ..
-        /// Calls of recommenders.
         calls: RecommenderCallMetrics = RecommenderCallMetrics::new;
     }
 }
@@ -99,7 +96,6 @@ impl WatermarkMetrics {
         metrics
     }
 
-    /// Sets the maximum number of concurrent reconciles.
     pub fn set_workers(&self, workers: usize) {
         self.workers.with_labels([CONTROLLER]).set(workers as f64);
     }
@@ -126,7 +122,6 @@ impl WatermarkMetrics {
         self.reconciles.with_labels([outcome]).increment();
     }
 
-    /// Records the duration of a step of a reconcile.
     pub fn observe_step(&self, step: &str, took: Duration) {
         self.steps.with_labels([step]).observe_duration(took);
     }

@@ -1,4 +1,6 @@
-//! What pages show of autoscaler objects, as plain data.
+//! What pages show of autoscaler objects, as plain data. Those of VPAs are many, so they share their texts.
+
+use std::sync::Arc;
 
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, MetricSpec, MetricStatus, MetricTarget, MetricValueStatus,
@@ -10,6 +12,7 @@ use plimsoll_core::{
     rightsizing::survey::Amounts,
     types::{
         Time,
+        interner::Interner,
         units::{Bytes, MilliCpu},
     },
 };
@@ -23,25 +26,25 @@ use crate::{controllers::updater::status_reporter::CONDITION, report::explain::W
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaFacts {
-    pub namespace: String,
-    pub name: String,
-    pub target_kind: String,
-    pub target_name: String,
-    pub update_mode: String,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+    pub target_kind: Arc<str>,
+    pub target_name: Arc<str>,
+    pub update_mode: Arc<str>,
     /// The recommender that it selects.
-    pub recommender: String,
+    pub recommender: Arc<str>,
     /// Why the updater holds updates back.
-    pub held_back: Option<HeldBack>,
-    pub conditions: Vec<ConditionFacts>,
+    pub held_back: Option<Box<HeldBack>>,
+    pub conditions: Box<[ConditionFacts]>,
     /// Its recommendation.
-    pub containers: Vec<VpaContainer>,
+    pub containers: Box<[VpaContainer]>,
 }
 
 /// The recommendation for a container, in millicores and bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VpaContainer {
-    pub name: String,
+    pub name: Arc<str>,
     pub target: Amounts,
     /// The lower bound.
     pub lower: Amounts,
@@ -55,9 +58,9 @@ pub struct VpaContainer {
 #[serde(rename_all = "camelCase")]
 pub struct HeldBack {
     /// The reason: a label value of `plimsoll_restricted_scaling`.
-    pub reason: String,
+    pub reason: Arc<str>,
     /// The reason in a sentence.
-    pub message: String,
+    pub message: Arc<str>,
     pub since: Option<Time>,
     /// Until when, if that is known.
     pub until: Option<Time>,
@@ -70,11 +73,11 @@ pub struct HeldBack {
 pub struct ConditionFacts {
     /// Its type.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Arc<str>,
     /// `True`, `False` or `Unknown`.
-    pub status: String,
-    pub reason: String,
-    pub message: String,
+    pub status: Arc<str>,
+    pub reason: Arc<str>,
+    pub message: Arc<str>,
     pub since: Option<Time>,
 }
 
@@ -140,24 +143,25 @@ pub struct MetricFacts {
 }
 
 impl VpaFacts {
-    /// What pages show of a VPA.
-    pub fn of(vpa: &VerticalPodAutoscaler) -> Self {
+    /// What pages show of a VPA. `texts` has what it may share with others.
+    pub fn of(vpa: &VerticalPodAutoscaler, texts: &mut Interner<str>) -> Self {
         let status = vpa.status.as_ref();
         let conditions = status.map_or(&[][..], |status| &status.conditions);
-        let conditions: Vec<ConditionFacts> = conditions
+        let conditions: Box<[ConditionFacts]> = conditions
             .iter()
             .map(|condition| ConditionFacts {
-                kind: condition.kind.clone(),
-                status: condition.status.clone(),
-                reason: condition.reason.clone(),
-                message: condition.message.clone(),
+                kind: texts.intern(&condition.kind),
+                status: texts.intern(&condition.status),
+                reason: texts.intern(&condition.reason),
+                message: texts.intern(&condition.message),
                 since: condition.last_transition_time.as_ref().map(|at| at.0.into()),
             })
             .collect();
-        let held_back = conditions.iter().find(|one| one.kind == CONDITION && one.status == "True");
+        let held_back =
+            conditions.iter().find(|one| &*one.kind == CONDITION && &*one.status == "True");
         let held_back = held_back.map(|condition| HeldBack {
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
+            reason: Arc::clone(&condition.reason),
+            message: Arc::clone(&condition.message),
             since: condition.since,
             until: None,
         });
@@ -168,23 +172,23 @@ impl VpaFacts {
             memory: list.memory().map(|memory| Bytes(memory.value())),
         };
         Self {
-            namespace: vpa.namespace().unwrap_or_default(),
-            name: vpa.name_any(),
-            target_kind: vpa.spec.target_ref.kind.clone(),
-            target_name: vpa.spec.target_ref.name.clone(),
-            update_mode: vpa.spec.update_mode().as_str().to_owned(),
-            recommender: vpa.spec.recommender_name().to_owned(),
-            held_back,
-            conditions,
+            namespace: texts.intern(vpa.metadata.namespace.as_deref().unwrap_or_default()),
+            name: texts.intern(vpa.metadata.name.as_deref().unwrap_or_default()),
+            target_kind: texts.intern(&vpa.spec.target_ref.kind),
+            target_name: texts.intern(&vpa.spec.target_ref.name),
+            update_mode: texts.intern(vpa.spec.update_mode().as_str()),
+            recommender: texts.intern(vpa.spec.recommender_name()),
+            held_back: held_back.map(Box::new),
             containers: containers
                 .iter()
                 .map(|container| VpaContainer {
-                    name: container.container_name.clone(),
+                    name: texts.intern(&container.container_name),
                     target: amounts(&container.target),
                     lower: amounts(&container.lower_bound),
                     upper: amounts(&container.upper_bound),
                 })
                 .collect(),
+            conditions,
         }
     }
 }
@@ -237,10 +241,10 @@ impl AutoscalerFacts {
                 .conditions
                 .into_iter()
                 .map(|condition| ConditionFacts {
-                    kind: condition.kind,
-                    status: condition.status,
-                    reason: condition.reason,
-                    message: condition.message,
+                    kind: condition.kind.into(),
+                    status: condition.status.into(),
+                    reason: condition.reason.into(),
+                    message: condition.message.into(),
                     since: condition.last_transition_time.map(|at| at.0.into()),
                 })
                 .collect(),
@@ -260,17 +264,17 @@ impl AutoscalerFacts {
         let conditions: Vec<ConditionFacts> = conditions
             .into_iter()
             .map(|condition| ConditionFacts {
-                kind: condition.type_,
-                status: condition.status,
-                reason: condition.reason.unwrap_or_default(),
-                message: condition.message.unwrap_or_default(),
+                kind: condition.type_.into(),
+                status: condition.status.into(),
+                reason: condition.reason.unwrap_or_default().into(),
+                message: condition.message.unwrap_or_default().into(),
                 since: condition.last_transition_time.map(|at| at.0.into()),
             })
             .collect();
         let is_limited =
-            |one: &&ConditionFacts| one.kind == "ScalingLimited" && one.status == "True";
+            |one: &&ConditionFacts| &*one.kind == "ScalingLimited" && &*one.status == "True";
         let is_failing =
-            |one: &&ConditionFacts| one.kind != "ScalingLimited" && one.status == "False";
+            |one: &&ConditionFacts| &*one.kind != "ScalingLimited" && &*one.status == "False";
         Self {
             kind: "HorizontalPodAutoscaler".to_owned(),
             namespace: object.namespace().unwrap_or_default(),
@@ -287,7 +291,7 @@ impl AutoscalerFacts {
             restrictions: conditions
                 .iter()
                 .filter(is_limited)
-                .map(|one| one.reason.clone())
+                .map(|one| one.reason.as_ref().to_owned())
                 .collect(),
             metrics: metrics
                 .iter()

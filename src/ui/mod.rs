@@ -1,8 +1,8 @@
 //! `plimsoll ui`: a web page that shows what is decided and why. It reads, and changes nothing.
 //!
 //! ```text
-//!   watches, reports in the background ─▶ Snapshot ─┐
-//!   request ─▶ server: limits, access, router ──────┴─▶ pages: plain data ─▶ HTML, JSON or CSV
+//!   watches, reports in the background ─▶ Snapshot: rows, totals ─┐
+//!   request ─▶ server: limits, access, router ────────────────────┴─▶ pages: plain data ─▶ HTML, JSON or CSV
 //! ```
 //!
 //! Each page is a struct: its JSON form is that struct, and its HTML form is rendered from it alone.

@@ -20,7 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::{merged_report::report_with_targets, quotas::list_quotas, watches::Watches};
+use self::{merged_report::MergedReport, quotas::list_quotas, watches::Watches};
 use super::{
     access::User,
     list_query::Span,
@@ -118,7 +118,7 @@ struct BackgroundReports {
     collected: Option<Arc<Collected>>,
     history_at: Option<Time>,
     history_error: Option<String>,
-    preview: BTreeMap<String, NamespacePreview>,
+    preview: BTreeMap<String, Arc<NamespacePreview>>,
     status: Option<StatusReport>,
     quotas: Vec<QuotaFacts>,
     quotas_error: Option<String>,
@@ -224,7 +224,7 @@ impl Reader {
                     notes: vec![format!("{namespace}: {error}")],
                     ..NamespacePreview::default()
                 });
-                previews.insert(namespace, decided);
+                previews.insert(namespace, Arc::new(decided));
             }
             self.read.lock().preview = previews;
             self.changed.notify_one();
@@ -270,12 +270,13 @@ impl Reader {
         let now = self.clock.now();
         let vpas = self.watches.vpas();
         let collected = self.read.lock().collected.clone().unwrap_or_default();
-        let report = report_with_targets(&self.config.recommend, &collected, &vpas, now);
+        let merged = MergedReport::new(&self.config.recommend, collected, now);
+        let (report, rows) = merged.rows(&vpas);
         let read = self.read.lock();
         let quotas = read.quotas_error.clone();
         let quotas = quotas.map(|why| Unread { what: "resourcequotas".to_owned(), why });
         let unread = self.watches.unread().into_iter().chain(quotas).collect();
-        Snapshot::new(SnapshotParts {
+        let parts = SnapshotParts {
             cluster: self.cluster.address.clone(),
             at: now,
             report,
@@ -287,7 +288,9 @@ impl Reader {
             status: read.status.clone(),
             quotas: read.quotas.clone(),
             unread,
-        })
+        };
+        drop(read);
+        Snapshot::with_rows(parts, rows, Arc::new(merged))
     }
 
     async fn explain(&self, subject: &TimelineSubject) -> Option<Result<VpaReport, String>> {

@@ -1,32 +1,36 @@
 //! Workloads as rows of lists: all containers of one pod together.
+//!
+//! The page keeps a row of each workload, so rows share texts that many of them have.
+
+use std::sync::Arc;
 
 use plimsoll_core::{
     rightsizing::{
         report::{ContainerReport, Level, ResourceReport, WorkloadReport},
         survey::{ContainerRole, Resource},
     },
-    types::Time,
+    types::{Time, interner::Interner},
 };
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
-use super::facts::VpaFacts;
+use super::snapshot::{Vpas, find_vpa};
 use crate::report::recommend::html::notes::{gap_text, risk_text};
 
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRow {
-    pub namespace: String,
-    pub kind: String,
-    pub name: String,
+    pub namespace: Arc<str>,
+    pub kind: Arc<str>,
+    pub name: Box<str>,
     /// The number of its pods; absent if it is unknown.
     pub replicas: Option<u32>,
-    pub vpa: Option<String>,
+    pub vpa: Option<Arc<str>>,
     /// The update mode of the VPA.
-    pub update_mode: Option<String>,
+    pub update_mode: Option<Arc<str>>,
     /// Why updates are held back.
-    pub held_back: Option<String>,
+    pub held_back: Option<Arc<str>>,
     /// The highest risk of its containers.
     pub risk: Level,
     /// The highest waste of its containers.
@@ -40,7 +44,10 @@ pub struct WorkloadRow {
     /// What the targets would cost.
     pub needed_cost: Option<f64>,
     /// The most important reason.
-    pub why: String,
+    pub why: Arc<str>,
+    /// The index by which its report is made.
+    #[serde(skip)]
+    index: u32,
 }
 
 /// The sums of one pod. Absent if the amount of a container is unknown.
@@ -72,27 +79,74 @@ impl RequestAndTarget {
     }
 }
 
-impl WorkloadRow {
-    pub fn of(workload: &WorkloadReport, vpa: Option<&VpaFacts>, now: Time) -> Self {
+/// Makes rows of reports, which are dropped then.
+#[derive(Debug)]
+pub struct RowBuilder<'a> {
+    vpas: &'a Vpas,
+    now: Time,
+    texts: Interner<str>,
+    rows: Vec<WorkloadRow>,
+}
+
+impl<'a> RowBuilder<'a> {
+    pub fn new(vpas: &'a Vpas, now: Time) -> Self {
+        Self { vpas, now, texts: Interner::default(), rows: Vec::new() }
+    }
+
+    /// Adds the row of a workload. Its report can be made again by this index.
+    pub fn add(&mut self, index: usize, workload: &WorkloadReport) {
+        let row = self.row(index, workload);
+        self.rows.push(row);
+    }
+
+    /// The rows in the order in which they were added.
+    pub fn finish(mut self) -> Vec<WorkloadRow> {
+        self.rows.shrink_to_fit();
+        self.rows
+    }
+
+    fn row(&mut self, index: usize, workload: &WorkloadReport) -> WorkloadRow {
         let resources = || workload.containers.iter().flat_map(|container| &container.resources);
         let costs = workload.monthly_costs();
         let risk = resources().map(|one| one.risk).max().unwrap_or_default();
-        Self {
-            namespace: workload.namespace.clone(),
-            kind: workload.kind.clone(),
-            name: workload.name.clone(),
+        let vpa = find_vpa(self.vpas, workload);
+        let held = vpa.and_then(|vpa| vpa.held_back.as_ref());
+        let named = || Some(self.texts.intern(workload.vpa.as_deref()?));
+        WorkloadRow {
+            vpa: vpa.map(|vpa| Arc::clone(&vpa.name)).or_else(named),
+            update_mode: vpa.map(|vpa| Arc::clone(&vpa.update_mode)),
+            held_back: held.map(|held| Arc::clone(&held.reason)),
+            namespace: self.texts.intern(&workload.namespace),
+            kind: self.texts.intern(&workload.kind),
+            name: workload.name.as_str().into(),
             replicas: workload.replicas,
-            vpa: workload.vpa.clone(),
-            update_mode: vpa.map(|vpa| vpa.update_mode.clone()),
-            held_back: vpa.and_then(|vpa| Some(vpa.held_back.as_ref()?.reason.clone())),
             risk,
             waste: resources().map(|one| one.waste).max().unwrap_or_default(),
             cpu: RequestAndTarget::of(&workload.containers, Resource::Cpu),
             memory: RequestAndTarget::of(&workload.containers, Resource::Memory),
             cost: costs.map(|(cost, _)| cost),
             needed_cost: costs.map(|(_, needed)| needed),
-            why: why(workload, risk, now),
+            why: self.texts.intern(&why(workload, risk, self.now)),
+            index: u32::try_from(index).unwrap_or(u32::MAX),
         }
+    }
+}
+
+impl WorkloadRow {
+    /// The row of a workload of which only the name is known.
+    pub fn of_unknown(namespace: &str, kind: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            kind: kind.into(),
+            name: name.into(),
+            index: u32::MAX,
+            ..Self::default()
+        }
+    }
+
+    /// The index by which its report is made.
+    pub fn index(&self) -> usize {
+        self.index as usize
     }
 
     /// How much less the targets cost.
@@ -123,5 +177,40 @@ fn why(workload: &WorkloadReport, risk: Level, now: Time) -> String {
         (Some(held), _) => held.to_owned(),
         (None, Some(gap)) => gap_text(gap).to_owned(),
         (None, None) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::rightsizing::evidence::EvidenceGap;
+
+    use super::*;
+    use crate::{report::recommend::html::sample_report::sample, ui::snapshot::Vpas};
+
+    #[test]
+    fn a_row_is_a_fraction_of_its_report_and_shares_what_many_have() {
+        let template = sample().workloads.remove(0);
+        let vpas = Vpas::new();
+        let mut rows = RowBuilder::new(&vpas, Time::EPOCH);
+        for index in 0..100 {
+            let mut workload = WorkloadReport { name: format!("web-{index}"), ..template.clone() };
+            for resource in workload.containers.iter_mut().flat_map(|one| &mut one.resources) {
+                (resource.risk, resource.unsaid) = (Level::Ok, Some(EvidenceGap::TooYoung));
+            }
+            rows.add(index, &workload);
+        }
+        let rows = rows.finish();
+        assert_eq!(rows.capacity(), 100);
+        let (first, last) = (&rows[0], &rows[99]);
+        for (one, other) in [
+            (&first.namespace, &last.namespace),
+            (&first.kind, &last.kind),
+            (&first.why, &last.why),
+        ] {
+            assert!(Arc::ptr_eq(one, other), "{one}");
+        }
+        assert_eq!((first.index(), last.index()), (0, 99));
+        // 10,000 workloads take 2 MiB, and their names.
+        assert!(size_of::<WorkloadRow>() <= 224, "{} bytes", size_of::<WorkloadRow>());
     }
 }

@@ -195,9 +195,9 @@ impl UiServer {
         let (source, span) = (&self.source, routed.query.span);
         match &routed.route {
             Route::Workload { namespace, kind, name } if scope.allows(namespace) => {
-                let known = snapshot.workload(namespace, kind, name);
+                let known = snapshot.row(namespace, kind, name);
                 let vpa = match known {
-                    Some((workload, _)) => workload.vpa.clone(),
+                    Some(row) => row.vpa.as_deref().map(ToOwned::to_owned),
                     None => snapshot.vpa_for(namespace, kind, name),
                 };
                 let subject = TimelineSubject {

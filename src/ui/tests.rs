@@ -108,7 +108,7 @@ fn server(snapshot: Option<Snapshot>, config: UiServerConfig) -> UiServer {
 
 /// A cluster of many workloads in 100 namespaces, all with names of this length.
 fn large(count: usize, name_length: usize) -> Snapshot {
-    let mut parts = sample_snapshot::snapshot().parts;
+    let mut parts = sample_snapshot::all_parts();
     let report = &mut parts.report;
     let template = report.workloads.iter().find(|one| one.name == "checkout");
     let template = template.expect("the workload").clone();

@@ -195,7 +195,7 @@ impl TimelineReader {
         for (part, read) in reads {
             match read {
                 Ok(series) => results.push((part, series)),
-                Err(error) => problems.push(format!("{}: {}", self.server, error.failure)),
+                Err(error) => problems.push(format!("{}: {}", self.server, error)),
             }
         }
         if let (true, Some(first)) = (results.is_empty(), problems.first()) {

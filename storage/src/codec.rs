@@ -16,10 +16,8 @@ pub const FORMAT: u8 = 1;
 /// Why a record cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// The record has another format version.
     #[error("unsupported record format {0}, expected {FORMAT}")]
     UnsupportedFormat(u8),
-    /// The content is malformed.
     #[error("malformed content: {0}")]
     Malformed(String),
 }
@@ -29,7 +27,6 @@ pub fn encode_key(key: &ContainerKey) -> Vec<u8> {
     to_bytes(&(&*key.vpa.namespace, &*key.vpa.name, &*key.container))
 }
 
-/// Decodes a key from [`encode_key`].
 pub fn decode_key(bytes: &[u8]) -> Result<ContainerKey, CodecError> {
     let (namespace, name, container): (String, String, String) = from_bytes(bytes)?;
     Ok(ContainerKey::new(ObjectKey::new(namespace, name), container))
@@ -40,7 +37,6 @@ pub fn encode_snapshot(snapshot: &Snapshot) -> Vec<u8> {
     to_bytes(snapshot)
 }
 
-/// Decodes a snapshot from [`encode_snapshot`].
 pub fn decode_snapshot(format: u8, bytes: &[u8]) -> Result<Snapshot, CodecError> {
     if format != FORMAT {
         return Err(CodecError::UnsupportedFormat(format));

@@ -36,7 +36,6 @@ pub use damage_report::DamageReport;
 /// Number of records in memory during a load.
 const LOAD_BATCH_SIZE: usize = 64;
 
-/// Stores history in a directory.
 #[derive(Debug)]
 pub struct LocalStorage {
     location: String,
@@ -44,7 +43,6 @@ pub struct LocalStorage {
     history: Arc<Mutex<HistoryFile>>,
 }
 
-/// The result of opening a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     pub records: usize,

@@ -37,7 +37,6 @@ pub trait Storage: Send + Sync {
     }
 }
 
-/// The write operations of a [`Storage`].
 #[async_trait]
 pub trait Writer: Send + Sync {
     /// Writes a batch. Each record is written completely or not at all; a backend may guarantee that for the whole batch.
@@ -81,7 +80,6 @@ pub enum LoadRequest {
 }
 
 impl LoadRequest {
-    /// Whether the request includes this key.
     pub fn includes(&self, key: &ContainerKey) -> bool {
         match self {
             Self::All => true,
@@ -90,12 +88,9 @@ impl LoadRequest {
     }
 }
 
-/// Whether a record has to be written over the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveDecision {
-    /// Write the record.
     Write,
-    /// The stored record is identical.
     Unchanged,
     /// The stored record has seen more samples and is kept.
     StoredIsRicher,
@@ -113,21 +108,17 @@ impl SaveDecision {
     }
 }
 
-/// The result of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
     /// Snapshots passed to the sink.
     pub snapshots: usize,
     /// Samples passed to the sink.
     pub samples: usize,
-    /// Skipped records with their reasons.
     pub skipped: Vec<SkippedRecord>,
 }
 
-/// The result of a save.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SaveReport {
-    /// Written records.
     pub written: usize,
     /// Records that were already stored.
     pub unchanged: usize,
@@ -147,27 +138,15 @@ pub enum Error {
     Unusable {
         /// Directory, address or object.
         place: String,
-        /// The cause and the remedy in one line.
         why: String,
     },
-    /// Another process uses the directory.
     #[error(
         "{place}: another process is using it, and local storage supports only one: stop the other, or give \
          each its own directory"
     )]
-    InUse {
-        /// The directory.
-        place: String,
-    },
-    /// A transient failure.
+    InUse { place: String },
     #[error("{place}: {why} (will be retried)")]
-    Unavailable {
-        /// Directory, address or object.
-        place: String,
-        /// The cause in one line.
-        why: String,
-    },
-    /// Writing is not permitted.
+    Unavailable { place: String, why: String },
     #[error(transparent)]
     NotLeader(#[from] NotLeader),
 }

@@ -230,7 +230,7 @@ fn a_container_injected_after_the_webhook_is_not_sized_unless_named() {
     pod.annotations = Some(observed);
     let named: [Box<str>; 1] = ["c2".into()];
     let writes = |compat, injected| {
-        let plan = SizingSpec::from_vpa(&vpa).with_managed_sidecars(injected);
+        let plan = SizingSpec { managed_sidecars: injected, ..SizingSpec::from_vpa(&vpa) };
         let found =
             patch_pod(&pod, &plan, Some(&NamespaceLimitRanges::default()), &admission(compat));
         let found = super::format_operations(&found.expect("admitted").operations);

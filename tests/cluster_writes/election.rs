@@ -53,7 +53,6 @@ impl Candidate {
             renew_deadline,
             retry_period,
         };
-        options.validate().expect("consistent durations");
         let fence = Fence::closed();
         let election = adjust(Election::new(client, options, fence.clone(), Arc::default()));
         let state = election.state();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Method;
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome};
+use plimsoll::cluster::write::stats::{WriteKind, WriteOutcome, WriteStats};
 use plimsoll::cluster::{
     leader::Fence,
     write::{
@@ -172,12 +172,13 @@ async fn conditions_of_others_survive_concurrent_writes() {
         })
     })
     .await;
+    let stats = Arc::<WriteStats>::default();
     let outbox = StatusQueue::new(
         proxy.client.clone(),
         unlimited(Fence::open()),
         4,
         decisions.clone(),
-        Arc::default(),
+        Arc::clone(&stats),
     );
     let (stop, task) = run(&outbox);
     for key in decisions.keys() {
@@ -194,9 +195,8 @@ async fn conditions_of_others_survive_concurrent_writes() {
         foreign += kinds.len() - 1;
     }
     assert_eq!(foreign, conflicts, "each foreign condition is still there");
-    let stats = outbox.stats();
-    assert_eq!(count(stats, WriteKind::Status, WriteOutcome::Code(200)), 12);
-    assert_eq!(count(stats, WriteKind::Status, WriteOutcome::Code(409)), conflicts as u64);
+    assert_eq!(count(&stats, WriteKind::Status, WriteOutcome::Code(200)), 12);
+    assert_eq!(count(&stats, WriteKind::Status, WriteOutcome::Code(409)), conflicts as u64);
     stop.send(()).expect("it runs");
     task.await.expect("no panic");
 }
@@ -244,12 +244,13 @@ async fn a_slow_write_does_not_block_others_and_a_hanging_server_blocks_none_for
         if slow { api_proxy::hang() } else { api_proxy::pass_through() }
     })
     .await;
+    let stats = Arc::<WriteStats>::default();
     let outbox = StatusQueue::new(
         proxy.client.clone(),
         unlimited(Fence::open()),
         2,
         decisions.clone(),
-        Arc::default(),
+        Arc::clone(&stats),
     );
     let (stop, task) = run(&outbox);
     for key in decisions.keys() {
@@ -261,7 +262,7 @@ async fn a_slow_write_does_not_block_others_and_a_hanging_server_blocks_none_for
     hangs.store(false, Ordering::Relaxed);
     wait_until_empty(&outbox).await;
     assert_eq!(decisions.names_with_outcome("failed"), ["vpa-000"]);
-    assert_eq!(count(outbox.stats(), WriteKind::Status, WriteOutcome::NoResponse), 1);
+    assert_eq!(count(&stats, WriteKind::Status, WriteOutcome::NoResponse), 1);
     stop.send(()).expect("it runs");
     task.await.expect("no panic");
 }

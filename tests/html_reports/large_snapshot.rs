@@ -1,5 +1,7 @@
 //! A cluster of many workloads, each with a VPA, and of many HPAs and WPAs, made from the sample.
 
+use std::sync::Arc;
+
 use plimsoll::ui::{
     facts::{AutoscalerFacts, HeldBack, VpaFacts},
     snapshot::Snapshot,
@@ -18,7 +20,7 @@ const HELD_BACK: usize = 7;
 
 /// A snapshot with this many VPAs, HPAs and WPAs.
 pub(crate) fn large(vpas: usize, hpas: usize, wpas: usize) -> Snapshot {
-    let mut parts = sample_snapshot::snapshot().parts;
+    let mut parts = sample_snapshot::all_parts();
     let at = parts.at;
     let find = |name: &str| -> WorkloadReport {
         let found = parts.report.workloads.iter().find(|one| one.name == name);
@@ -41,31 +43,34 @@ pub(crate) fn large(vpas: usize, hpas: usize, wpas: usize) -> Snapshot {
     let namespaces = parts.report.workloads.iter().map(|one| one.namespace.clone());
     parts.report.namespaces = namespaces.map(|name| (name, of_each.clone())).collect();
 
-    let template = parts.vpas.values().next().expect("a VPA of the sample").clone();
+    let template = VpaFacts::clone(parts.vpas.values().next().expect("a VPA of the sample"));
     let held = |index: usize| HeldBack {
-        reason: ["cool_down", "budget", "quota_exceeded"][index % 3].to_owned(),
-        message: "the pods may be changed again later".to_owned(),
+        reason: ["cool_down", "budget", "quota_exceeded"][index % 3].into(),
+        message: "the pods may be changed again later".into(),
         since: Some(at.earlier(std::time::Duration::from_mins(index as u64))),
         until: None,
     };
     let vpas = (0..vpas).map(|index| VpaFacts {
-        namespace: namespace(index),
-        name: name(index),
-        target_name: name(index),
-        held_back: index.is_multiple_of(HELD_BACK).then(|| held(index)),
+        namespace: namespace(index).into(),
+        name: name(index).into(),
+        target_name: name(index).into(),
+        held_back: index.is_multiple_of(HELD_BACK).then(|| Box::new(held(index))),
         ..template.clone()
     });
-    parts.vpas = vpas.map(|vpa| (ObjectKey::new(&*vpa.namespace, &*vpa.name), vpa)).collect();
+    let keyed = vpas.map(|vpa| (ObjectKey::new(&*vpa.namespace, &*vpa.name), Arc::new(vpa)));
+    parts.vpas = keyed.collect();
 
     let mut autoscalers = Vec::new();
     for (kind, count) in [("HorizontalPodAutoscaler", hpas), ("WatermarkPodAutoscaler", wpas)] {
         let template = parts.autoscalers.iter().find(|one| one.kind == kind);
-        let template = template.expect("an autoscaler of the sample").clone();
-        autoscalers.extend((0..count).map(|index| AutoscalerFacts {
-            namespace: namespace(index),
-            name: name(index),
-            target_name: name(index),
-            ..template.clone()
+        let template = AutoscalerFacts::clone(template.expect("an autoscaler of the sample"));
+        autoscalers.extend((0..count).map(|index| {
+            Arc::new(AutoscalerFacts {
+                namespace: namespace(index),
+                name: name(index),
+                target_name: name(index),
+                ..template.clone()
+            })
         }));
     }
     parts.autoscalers = autoscalers;

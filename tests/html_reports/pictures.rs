@@ -1,6 +1,8 @@
 //! The pictures of docs/ui.md: pages of the sample without its hostile names.
 //! `PLIMSOLL_PICTURES=docs/pictures cargo xtask test html_reports::pictures` makes them again.
 
+use std::sync::Arc;
+
 use plimsoll::ui::{facts::AutoscalerFacts, replica_timeline::ReplicaTimeline, snapshot::Snapshot};
 use xtask::test_programs;
 
@@ -24,21 +26,21 @@ pub(super) fn present(timeline: &mut ReplicaTimeline) {
 
 /// The sample without hostile names.
 fn presentable() -> Snapshot {
-    let mut parts = sample_snapshot::snapshot().parts;
+    let mut parts = sample_snapshot::all_parts();
     CLUSTER.clone_into(&mut parts.cluster);
     parts.report.unread.clear();
     parts.preview.clear();
     let message = "updates are paused until 50 minutes after the last one";
-    for vpa in parts.vpas.values_mut() {
+    for vpa in parts.vpas.values_mut().map(Arc::make_mut) {
         if let Some(held) = &mut vpa.held_back {
-            message.clone_into(&mut held.message);
+            held.message = message.into();
         }
         for condition in &mut vpa.conditions {
-            message.clone_into(&mut condition.message);
+            condition.message = message.into();
         }
     }
     for one in &mut parts.autoscalers {
-        let AutoscalerFacts { findings, metrics, conditions, .. } = one;
+        let AutoscalerFacts { findings, metrics, conditions, .. } = Arc::make_mut(one);
         findings.clear();
         conditions.clear();
         for metric in metrics {

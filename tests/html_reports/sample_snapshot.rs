@@ -1,6 +1,6 @@
 //! A made-up cluster for the web page: each kind of object, and hostile names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use plimsoll::{
     report::status::{Facts, LeaseFacts, build_report},
@@ -32,10 +32,10 @@ pub(crate) const BIDI: &str = "safe\u{202e}gnp.exe";
 
 fn condition(status: &str, message: &str, at: Time) -> ConditionFacts {
     ConditionFacts {
-        kind: "UpdatesHeldBack".to_owned(),
-        status: status.to_owned(),
-        reason: "cool_down".to_owned(),
-        message: message.to_owned(),
+        kind: "UpdatesHeldBack".into(),
+        status: status.into(),
+        reason: "cool_down".into(),
+        message: message.into(),
         since: Some(at),
     }
 }
@@ -43,25 +43,28 @@ fn condition(status: &str, message: &str, at: Time) -> ConditionFacts {
 fn vpa(name: &str, held: bool, at: Time) -> VpaFacts {
     let message = format!("cooling down {HOSTILE} {BIDI}");
     VpaFacts {
-        namespace: "shop".to_owned(),
-        name: name.to_owned(),
-        target_kind: "Deployment".to_owned(),
-        target_name: name.to_owned(),
-        update_mode: "Recreate".to_owned(),
-        recommender: "default".to_owned(),
-        held_back: held.then(|| HeldBack {
-            reason: "cool_down".to_owned(),
-            message: message.clone(),
-            since: Some(at.earlier(std::time::Duration::from_mins(50))),
-            until: None,
+        namespace: "shop".into(),
+        name: name.into(),
+        target_kind: "Deployment".into(),
+        target_name: name.into(),
+        update_mode: "Recreate".into(),
+        recommender: "default".into(),
+        held_back: held.then(|| {
+            Box::new(HeldBack {
+                reason: "cool_down".into(),
+                message: message.as_str().into(),
+                since: Some(at.earlier(std::time::Duration::from_mins(50))),
+                until: None,
+            })
         }),
-        conditions: vec![condition(if held { "True" } else { "False" }, &message, at)],
-        containers: vec![VpaContainer {
-            name: "main".to_owned(),
+        conditions: [condition(if held { "True" } else { "False" }, &message, at)].into(),
+        containers: [VpaContainer {
+            name: "main".into(),
             target: Amounts { cpu: Some(MilliCpu(240)), memory: Some(Bytes(1 << 30)) },
             lower: Amounts::default(),
             upper: Amounts::default(),
-        }],
+        }]
+        .into(),
     }
 }
 
@@ -204,8 +207,8 @@ fn quotas() -> Vec<QuotaFacts> {
     vec![quota("shop", "compute", 4 << 30), quota("data", "kafka-secret", 1 << 40)]
 }
 
-/// The cluster.
-pub(crate) fn snapshot() -> Snapshot {
+/// What the cluster is made from.
+pub(crate) fn all_parts() -> SnapshotParts {
     let mut report = sample_report::sample();
     for workload in &mut report.workloads {
         if workload.name == "checkout" {
@@ -215,11 +218,16 @@ pub(crate) fn snapshot() -> Snapshot {
     let at = report.at;
     let mut parts = parts(report);
     for facts in [vpa("checkout", true, at), vpa("search", false, at)] {
-        parts.vpas.insert(ObjectKey::new("shop", &*facts.name), facts);
+        parts.vpas.insert(ObjectKey::new("shop", &*facts.name), Arc::new(facts));
     }
-    parts.autoscalers = autoscalers(at);
-    parts.preview = BTreeMap::from([("shop".to_owned(), preview(at))]);
-    Snapshot::new(parts)
+    parts.autoscalers = autoscalers(at).into_iter().map(Arc::new).collect();
+    parts.preview = BTreeMap::from([("shop".to_owned(), Arc::new(preview(at)))]);
+    parts
+}
+
+/// The cluster.
+pub(crate) fn snapshot() -> Snapshot {
+    Snapshot::new(all_parts())
 }
 
 /// The timeline of an autoscaler.

@@ -109,7 +109,7 @@ async fn read_back(
     for key in workloads.keys() {
         fleet.track(key, VpaSettings::default(), time(0));
     }
-    let bootstrap = HistoryBootstrap::new(fleet.settings(), time(SPAN));
+    let bootstrap = HistoryBootstrap::new(&fleet.settings, time(SPAN));
     let mut fill = FleetSink { fleet, bootstrap };
     let owner = |key: &ObjectKey| (key.clone(), Some("apps/Deployment/web".into()));
     let wanted: HashMap<ObjectKey, Option<Box<str>>> = workloads.keys().map(owner).collect();

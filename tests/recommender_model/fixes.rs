@@ -124,7 +124,7 @@ fn finished_pods_keep_no_container_alive() {
     );
     // A Job that started and completed between two passes still has a history.
     registry.ingest().register_finished_container(&key, "job", minute(61));
-    assert!(registry.get(&key).expect("container is tracked").history().get("job").is_some());
+    assert!(registry.get(&key).expect("container is tracked").history.get("job").is_some());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn removed_override_restores_default() {
         let kill =
             OomKill { request: Bytes(1000 * MIB), limit: Some(Bytes(1000 * MIB)), usage: None };
         assert!(oom(&mut subject, START, kill));
-        subject.history.get("app").expect("known").bump().expect("was bumped").counted
+        subject.history.get("app").expect("known").bump.expect("was bumped").counted
     });
     assert_eq!((upstream, fixed), (3000 * MIB, 1200 * MIB));
 }
@@ -304,7 +304,7 @@ fn future_samples_are_not_added_to_a_loaded_history() {
         VpaRegistry::new(VpaFixture::new(Compat::Plimsoll).settings, Compat::Plimsoll);
     let key = ObjectKey::new("shop", "web");
     registry.track(&key, VpaSettings::default(), START);
-    let settings = registry.settings().clone();
+    let settings = registry.settings.clone();
     let mut bootstrap = HistoryBootstrap::new(&settings, minute(10));
     let points: Vec<_> = [1, 5, 10, 13, 20].map(|at| (minute(at), 0.1)).into();
     let container = ContainerKey::new(key.clone(), "app");
@@ -316,7 +316,7 @@ fn future_samples_are_not_added_to_a_loaded_history() {
     let sample = Sample { replica: "web-0".into(), at: minute(20), covers: None, measurement };
     let folded = bootstrap.add_sample(&container, &sample, |vpa| registry.start_history(vpa));
     assert_eq!(folded, SampleResult::InFuture);
-    assert_eq!((bootstrap.counts().accepted, bootstrap.counts().in_future), (6, 5));
+    assert_eq!((bootstrap.counts.accepted, bootstrap.counts.in_future), (6, 5));
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn an_externally_raised_request_is_used_unchanged() {
         assert!(oom(&mut subject, START, first));
         let later = START.later(HOUR * 24);
         assert!(oom(&mut subject, later, kill));
-        subject.history.get("app").expect("known").bump().expect("was bumped").base / MIB
+        subject.history.get("app").expect("known").bump.expect("was bumped").base / MIB
     };
     let kill = |request, usage: Option<i64>| OomKill {
         request: Bytes(request * MIB),
@@ -350,7 +350,7 @@ fn a_smaller_oom_kill_does_not_hide_the_largest_bump() {
         container.record_oom(replica, START, kill, &rules).expect("counts");
     }
     assert_eq!(
-        subject.history.get("app").expect("known").bump().expect("is present").base,
+        subject.history.get("app").expect("known").bump.expect("is present").base,
         2048 * MIB
     );
 }

@@ -93,7 +93,7 @@ fn v3_percentiles_outside_zero_to_one_are_clamped() {
 #[test]
 fn v4_v5_weights_below_epsilon_count_as_empty() {
     let buckets = linear(0.1, 1.0);
-    let (axis, epsilon) = (plain(&buckets), buckets.epsilon());
+    let (axis, epsilon) = (plain(&buckets), buckets.epsilon);
     let mut histogram = Histogram::new(&buckets);
     assert!(histogram.is_empty(&buckets));
     histogram.add(axis, 0.1, 2.5 * epsilon, START);
@@ -171,15 +171,15 @@ fn merged_after(hours: u32) -> Histogram {
 fn v10_v11_a_merge_decays_the_older_histogram_to_the_newer_reference_time() {
     let buckets = Buckets::cpu(BucketScheme::Standard);
     let merged = merged_after(72);
-    assert_eq!(merged.reference(), Some(at("2026-01-04T00:00:00Z")));
-    assert_close(merged.total(), 0.1125);
+    assert_eq!(merged.reference, Some(at("2026-01-04T00:00:00Z")));
+    assert_close(merged.total, 0.1125);
     assert_eq!(encoded(&merged), [(8, 1250), (36, 10_000)]);
     assert_eq!(merged.percentile(buckets, 0.10).to_bits(), 0.110_265_643_195_703_06_f64.to_bits());
     assert_eq!(merged.percentile(buckets, 0.12).to_bits(), 1.016_281_388_554_090_4_f64.to_bits());
 
     let merged = merged_after(240);
-    assert_eq!(merged.reference(), Some(at("2026-01-11T00:00:00Z")));
-    assert_close(merged.total(), 0.100_097_656_25);
+    assert_eq!(merged.reference, Some(at("2026-01-11T00:00:00Z")));
+    assert_close(merged.total, 0.100_097_656_25);
     assert_eq!(encoded(&merged), [(36, 10_000)]);
     for share in [0.0, 0.0001, 0.5, 1.0] {
         assert_close(merged.percentile(buckets, share), 1.016_281_388_554_090_4);
@@ -266,8 +266,8 @@ fn v73_to_v79_reference_times_are_multiples_of_the_half_life_since_year_one() {
             0.1,
             at(sample),
         );
-        assert_eq!(histogram.reference(), Some(at(reference)), "{half_life:?}");
-        assert_close(histogram.total(), total);
+        assert_eq!(histogram.reference, Some(at(reference)), "{half_life:?}");
+        assert_close(histogram.total, total);
     }
 }
 

@@ -59,7 +59,7 @@ fn live(registry: &mut VpaRegistry, pod: &str, at: Time, cores: f64, mebibytes: 
 
 /// Loads these samples into the registry and returns the outcome of each.
 fn load(registry: &mut VpaRegistry, samples: &[Sample], now: Time) -> Vec<SampleResult> {
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), now);
+    let mut bootstrap = HistoryBootstrap::new(&registry.settings, now);
     let take = |sample| bootstrap.add_sample(&app(), sample, |vpa| registry.start_history(vpa));
     let folded = samples.iter().map(take).collect();
     for (key, builder) in bootstrap.finish() {
@@ -71,7 +71,7 @@ fn load(registry: &mut VpaRegistry, samples: &[Sample], now: Time) -> Vec<Sample
 }
 
 fn history(registry: &VpaRegistry) -> &ContainerHistory {
-    registry.get(&vpa()).and_then(|it| it.history().get("app")).expect("has a history")
+    registry.get(&vpa()).and_then(|it| it.history.get("app")).expect("has a history")
 }
 
 fn snapshot(registry: &VpaRegistry, now: Time) -> Snapshot {
@@ -103,7 +103,7 @@ fn with_upstreams_weighting_each_sample_counts_exactly_once() {
     let hour = |hours: u32| START.later(HOUR * hours);
     let mut samples = vec![out_of_memory("pod-0", hour(1), 500)];
     let rules = registry
-        .settings()
+        .settings
         .rules(None, &plimsoll_core::recommender::tuning_annotations::Tuning::NONE);
     let mut fed = ContainerHistory::new(START, &rules);
     for hours in 2..=192 {
@@ -173,7 +173,7 @@ fn invalid_samples_are_skipped() {
 fn a_gap_is_filled_only_with_samples_within_it() {
     for weighting in WEIGHTINGS {
         let mut registry = pending_samples(weighting);
-        let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(30));
+        let mut bootstrap = HistoryBootstrap::new(&registry.settings, minute(30));
         let points: Vec<_> = (9..=21).map(|at| (minute(at), 0.2)).collect();
         let pod = Arc::from("pod-0");
         let run =
@@ -291,7 +291,7 @@ fn complete_histories_count_while_others_are_still_loading() {
     let other = ContainerKey::new(ObjectKey::new("team", "other"), "app");
     let mut registry = pending_samples(WEIGHTINGS[0]);
     registry.track(&other.vpa, VpaSettings::default(), START);
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
+    let mut bootstrap = HistoryBootstrap::new(&registry.settings, minute(9));
     let take = |bootstrap: &mut HistoryBootstrap, key: &ContainerKey, at| {
         let sample = cpu("pod-0", minute(at), Some(MINUTE), 0.5);
         bootstrap.add_sample(key, &sample, |vpa| registry.start_history(vpa))
@@ -314,7 +314,7 @@ fn complete_histories_count_while_others_are_still_loading() {
 fn samples_of_another_workload_do_not_count() {
     let mut registry = pending_samples(WEIGHTINGS[0]);
     let sample = cpu("pod-0", minute(3), Some(MINUTE), 0.5);
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(9));
+    let mut bootstrap = HistoryBootstrap::new(&registry.settings, minute(9));
     bootstrap.add_sample(&app(), &sample, |vpa| registry.start_history(vpa));
     registry.set_owner(&vpa(), "apps/Deployment/web");
     registry.set_owner(&vpa(), "apps/Deployment/other");
@@ -322,7 +322,7 @@ fn samples_of_another_workload_do_not_count() {
         .finish()
         .map(|(key, builder)| registry.merge_history(&key, builder, minute(9)))
         .sum();
-    assert_eq!((taken, registry.get(&vpa()).map(|it| it.history().len())), (0, Some(0)));
+    assert_eq!((taken, registry.get(&vpa()).map(|it| it.history.iter().len())), (0, Some(0)));
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn samples_continue_a_stored_history_without_counting_twice() {
     }
     let stored = snapshot(&live_run, minute(60));
     let mut registry = pending_samples(WEIGHTINGS[0]);
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(120));
+    let mut bootstrap = HistoryBootstrap::new(&registry.settings, minute(120));
     let history = registry.read_snapshot(&app(), &stored, minute(120)).expect("valid");
     let history = history.expect("belongs to this VPA");
     bootstrap.resume_from(&app(), history, |vpa| registry.start_history(vpa));
@@ -353,7 +353,7 @@ fn samples_continue_a_stored_history_without_counting_twice() {
 #[test]
 fn loading_a_history_keeps_no_samples_in_memory() {
     let registry = pending_samples(WEIGHTINGS[0]);
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), minute(20_000));
+    let mut bootstrap = HistoryBootstrap::new(&registry.settings, minute(20_000));
     let name: Arc<str> = "app".into();
     let used = allocation_counter::measure(|| {
         let key = ContainerKey { vpa: vpa(), container: Arc::clone(&name) };

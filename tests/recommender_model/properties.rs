@@ -76,7 +76,7 @@ fn alike_within(one: &Histogram, other: &Histogram, slack: f64) {
     };
     for bucket in 0..=axis().buckets.last() {
         let (one, other) = (of(&one, bucket), of(&other, bucket));
-        assert!(near(one, other, axis().buckets.epsilon()), "bucket {bucket}: {one} {other}");
+        assert!(near(one, other, axis().buckets.epsilon), "bucket {bucket}: {one} {other}");
     }
 }
 
@@ -195,7 +195,7 @@ proptest! {
         let mut after = before.clone();
         after.add(axis(), value, 1.0, minute(time));
         after.subtract(axis(), value, 1.0, minute(time));
-        alike_within(&before, &after, axis().buckets.epsilon());
+        alike_within(&before, &after, axis().buckets.epsilon);
     }
 
     #[test]
@@ -258,7 +258,7 @@ proptest! {
         let weights = histogram.to_weights(BucketScheme::Standard);
         let encoded = checkpoint::encode(&weights).expect("standard buckets");
         let buckets = axis().buckets;
-        let decoded = checkpoint::decode(&encoded, buckets.count(), buckets.epsilon())
+        let decoded = checkpoint::decode(&encoded, buckets.count(), buckets.epsilon)
             .expect("encoded record decodes");
         prop_assert!((decoded.total - weights.total).abs() <= 1e-9 * weights.total.max(1.0));
         prop_assert_eq!(decoded.reference, weights.reference);

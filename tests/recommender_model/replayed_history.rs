@@ -158,7 +158,7 @@ fn recommend_from_history(
 ) -> Recommendation {
     let prometheus = ScrapeSchedule { every: plan.scrape, offset, fails: 200 };
     let mut fleet = fleet();
-    let mut bootstrap = HistoryBootstrap::new(fleet.settings(), time(SPAN));
+    let mut bootstrap = HistoryBootstrap::new(&fleet.settings, time(SPAN));
     let app = ContainerKey::new(key(), "app");
     let mut take = |pod: &SimulatedPod, at: i64, covers: Option<i64>, measurement| {
         let covers = covers.map(|covers| Duration::from_secs(covers.unsigned_abs()));

@@ -163,7 +163,7 @@ fn expired_and_damaged_records_are_superseded() {
     let restored = fresh.history.restore("app".into(), expired, months_later, &rules);
     assert_eq!(restored, RestoreResult::Expired);
     fresh.cpu(months_later, 100);
-    assert_eq!(fresh.history.get("app").expect("known").cpu_samples().count, 1);
+    assert_eq!(fresh.history.get("app").expect("known").cpu_samples.count, 1);
     assert!(fresh.history.supersedes("app"), "an expired richer record does not win");
     fresh.history.mark_saved("app");
     assert!(!fresh.history.supersedes("app"));

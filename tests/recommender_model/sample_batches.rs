@@ -86,7 +86,7 @@ fn case() -> impl Strategy<Value = BatchCase> {
 fn read(case: BatchCase, all: &[PodSamples], as_runs: bool) -> (Option<Snapshot>, String) {
     let now = minute(9000);
     let mut registry = waiting(case);
-    let mut bootstrap = HistoryBootstrap::new(registry.settings(), now);
+    let mut bootstrap = HistoryBootstrap::new(&registry.settings, now);
     if let Some(until) = case.stored {
         let mut live_run = waiting(BatchCase { live: None, ..case });
         take_live(&mut live_run, until);
@@ -112,7 +112,7 @@ fn read(case: BatchCase, all: &[PodSamples], as_runs: bool) -> (Option<Snapshot>
             }
         }
     }
-    let stats = format!("{:?}", bootstrap.counts());
+    let stats = format!("{:?}", bootstrap.counts);
     for (key, builder) in bootstrap.finish() {
         registry.merge_history(&key, builder, now);
     }
@@ -140,7 +140,7 @@ fn take_live(registry: &mut VpaRegistry, until: u32) {
 }
 
 fn snapshot(registry: &VpaRegistry, now: Time) -> Option<Snapshot> {
-    let history = registry.get(&key().vpa)?.history().get("app")?;
+    let history = registry.get(&key().vpa)?.history.get("app")?;
     Some(history.to_snapshot(now, &registry.rules(&key().vpa, "app")?))
 }
 

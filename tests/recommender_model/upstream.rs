@@ -234,7 +234,7 @@ fn live(case: u64, restarts: bool) -> Life {
         now = now.max(event.at);
         // A container without a CPU sample, or one that has expired, is not kept.
         let known = subject.history.get("app").filter(|app| !app.is_expired(now, &rules));
-        if restarts && index == half && known.is_some_and(|app| app.cpu_samples().count > 0) {
+        if restarts && index == half && known.is_some_and(|app| app.cpu_samples.count > 0) {
             written = Some(restart(&mut subject, now));
             lines.push(CONTAINER_RETURNS.to_owned());
         }

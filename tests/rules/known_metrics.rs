@@ -66,7 +66,7 @@ impl KnownMetrics {
         let capping =
             [Restriction::WithinBounds, Restriction::UpscaleCapping, Restriction::DownscaleCapping];
         known.add("wpa_controller_restricted_scaling", "reason", capping.map(Restriction::as_str));
-        let facts = ConditionType::ALL.into_iter().filter_map(ConditionType::label);
+        let facts = ConditionType::ALL.iter().copied().filter_map(ConditionType::label);
         known.add("wpa_controller_conditions", "condition", facts);
         for (family, label) in CODES {
             known.add(family, label, ["none"]);

@@ -203,8 +203,10 @@ fn sums_are_capped_by_the_resulting_limits_and_never_to_zero() {
         ("cpu 3m; cpu 4m", "c1: cpu 3m", "ratio", "1m", "c1: cpu 1m"),
     ] {
         let (pod, vpa) = (pod(&[current]), vpa(Value::Null, &[recommended]));
-        let plan =
-            SizingSpec::from_vpa(&vpa).with_limit_policy(limits.parse().expect("valid policy"));
+        let plan = SizingSpec {
+            limit_policy: limits.parse().expect("valid policy"),
+            ..SizingSpec::from_vpa(&vpa)
+        };
         let ranges = ranges(json!([{"type": "Pod", "max": {"cpu": max}}]));
         let found =
             cap_recommendation(&pod, &plan, &ranges, SizingRules::for_compat(Compat::Plimsoll));

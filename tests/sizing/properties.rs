@@ -125,7 +125,7 @@ prop_compose! {
 
 impl Case {
     fn plan(&self) -> SizingSpec<'_> {
-        SizingSpec::from_vpa(&self.vpa).with_limit_policy(self.limits)
+        SizingSpec { limit_policy: self.limits, ..SizingSpec::from_vpa(&self.vpa) }
     }
 
     fn sizes(&self) -> Result<Vec<plimsoll_core::sizing::SizedContainer>, SizingError> {

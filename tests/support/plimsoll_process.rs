@@ -9,9 +9,12 @@ use super::process_guard::ProcessState;
 use super::testbed::Testbed;
 use super::upstream_process::write_certificates;
 
-/// The namespace of the controllers, and the setting of the allocator of `deploy/Dockerfile`.
-const ENVIRONMENT: [(&str, &str); 2] =
-    [("NAMESPACE", "kube-system"), ("GLIBC_TUNABLES", "glibc.malloc.arena_max=1")];
+/// The settings of the allocator of `deploy/Dockerfile`.
+const ALLOCATOR: &str = "glibc.malloc.arena_max=1:glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=131072";
+
+/// The namespace of the controllers, and the settings of the allocator.
+pub const ENVIRONMENT: [(&str, &str); 2] =
+    [("NAMESPACE", "kube-system"), ("GLIBC_TUNABLES", ALLOCATOR)];
 
 /// Our binary on a testbed.
 #[derive(Debug)]

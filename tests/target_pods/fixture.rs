@@ -8,8 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind, NamespaceResourceScope};
 use plimsoll::cluster::cache::controllers::{
-    Controller, ControllerCache, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
-    SlimReplicaSet, SlimReplicationController, SlimStatefulSet,
+    Controller, ControllerCache, Lookup, SlimCronJob, SlimDaemonSet, SlimDeployment, SlimJob,
+    SlimReplicaSet, SlimReplicationController, SlimStatefulSet, WellKnown,
 };
 use plimsoll::cluster::cache::selector::Selector;
 use plimsoll::cluster::target::scale::{CacheLifetimes, RequestGate};
@@ -60,7 +60,10 @@ impl Fixture {
         self.read_kind::<SlimReplicationController>().await;
         self.read_kind::<SlimJob>().await;
         self.read_kind::<SlimCronJob>().await;
-        assert!(self.controllers.is_synced());
+        for &kind in WellKnown::ALL {
+            let found = self.controllers.find(kind, &self.namespace, "-");
+            assert_eq!(found, Lookup::Missing, "{kind:?} is synced");
+        }
     }
 
     pub async fn read_kind<K>(&self)

@@ -47,7 +47,7 @@ fn scaled_to_zero() -> InMemoryApiServer {
 
 fn new_targets(api: &InMemoryApiServer, limiter: &RateLimiter) -> TargetResolver {
     let controllers = Arc::new(ControllerCache::new());
-    for kind in WellKnown::ALL {
+    for &kind in WellKnown::ALL {
         controllers.finish_list(kind);
     }
     let lifetimes = CacheLifetimes { max_lifetime_factor: 3, ..CacheLifetimes::default() };

@@ -65,6 +65,7 @@ impl ResizeCase {
         pods
     }
 
+    /// The decision by its name in upstream.
     fn answer(&self) -> &'static str {
         let pods = self.pods();
         let groups =
@@ -85,7 +86,13 @@ impl ResizeCase {
         let mut first_seen = ResizesFirstSeen::new();
         first_seen.extend(self.first_seen.map(|at| (pods[0].spec.name.clone(), at)));
         let refusal = refusals.find("uid-0", None, self.now);
-        question.decide(candidate(&pods[0], refusal), &mut first_seen).name()
+        match question.decide(candidate(&pods[0], refusal), &mut first_seen) {
+            InPlaceDecision::Approved => "InPlaceApproved",
+            InPlaceDecision::Deferred(_) => "InPlaceDeferred",
+            InPlaceDecision::Evict => "InPlaceEvict",
+            InPlaceDecision::Infeasible => "InPlaceInfeasible",
+            InPlaceDecision::InfeasibleCached => "InPlaceInfeasibleCached",
+        }
     }
 }
 

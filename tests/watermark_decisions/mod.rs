@@ -186,19 +186,16 @@ impl DecisionCase {
 
     pub fn decide(&self) -> Decision {
         let setting = self.setting();
-        let (rules, now, fixes) = (&self.rules, self.now, self.fixes);
         let (sources, status) = (self.sources.as_slice(), &self.status);
         let memory = &self.memory;
         DecisionInput {
-            rules,
             context: setting,
             metrics: sources,
             blocked_reason: None,
             removal_hold: self.removal_hold,
             status,
             previous: memory,
-            now,
-            fixes,
+            now: self.now,
         }
         .decide()
     }

@@ -156,7 +156,7 @@ fn limits_and_bounds_have_upstreams_messages() {
         ),
         (LimitHit::BelowOne, "", ""),
     ] {
-        assert_eq!((limited.reason(), limited.message()), (reason, message));
+        assert_eq!(limited.reason_and_message(), (reason, message.to_owned()));
     }
     for (forced, reason) in [
         (ForcedReason::AboveMax, "Current number of replicas above Spec.MaxReplicas"),

@@ -72,7 +72,7 @@ async fn renewed(load: PodCreationLoad) {
             before = wait::until("another certificate exists", || async {
                 let (now, secret) = stored().await?;
                 let bundle = CaBundle::parse(&secret.data.as_ref()?.get("ca.crt")?.0);
-                (now != before && bundle.len() == 2).then_some(now)
+                (now != before && bundle.iter().count() == 2).then_some(now)
             })
             .await;
             // The certificate is served after the API server was given its CA and had time to apply it.

@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// The inputs of a boost.
 #[derive(Clone, Copy, Debug)]
 pub struct BoostContext<'a> {
     /// How the VPA sizes pods.

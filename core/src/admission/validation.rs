@@ -39,7 +39,6 @@ pub struct FeatureGates {
 /// The type of a field error, as in `field.ErrorType` of apimachinery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldErrorType {
-    /// A required field is unset.
     Required,
     /// The value is malformed or out of range.
     Invalid,
@@ -54,27 +53,21 @@ pub enum FieldErrorType {
 }
 
 impl FieldErrorType {
-    /// The cause type in the API status.
-    pub const fn cause_type(self) -> &'static str {
+    /// The cause type in the API status, and the text of messages.
+    const fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::TooMany => "FieldValueTooMany",
-            Self::Internal => "InternalError",
+            Self::Required => ("FieldValueRequired", "Required value"),
+            Self::Invalid => ("FieldValueInvalid", "Invalid value"),
+            Self::NotSupported => ("FieldValueNotSupported", "Unsupported value"),
+            Self::Forbidden => ("FieldValueForbidden", "Forbidden"),
+            Self::TooMany => ("FieldValueTooMany", "Too many"),
+            Self::Internal => ("InternalError", "Internal error"),
         }
     }
 
-    const fn text(self) -> &'static str {
-        match self {
-            Self::Required => "Required value",
-            Self::Invalid => "Invalid value",
-            Self::NotSupported => "Unsupported value",
-            Self::Forbidden => "Forbidden",
-            Self::TooMany => "Too many",
-            Self::Internal => "Internal error",
-        }
+    /// The cause type in the API status.
+    pub const fn cause_type(self) -> &'static str {
+        self.names().0
     }
 }
 
@@ -92,7 +85,7 @@ pub struct FieldError {
 impl FieldError {
     /// The message without the path: the message of the cause in the API status.
     pub fn body(&self) -> String {
-        let mut body = self.error_type.text().to_owned();
+        let mut body = self.error_type.names().1.to_owned();
         let detail = Some(&self.detail).filter(|detail| !detail.is_empty());
         for part in self.value.iter().chain(detail) {
             body.push_str(": ");
@@ -113,7 +106,6 @@ impl fmt::Display for FieldError {
 pub struct ValidationResult {
     /// Errors; empty if the object is valid.
     pub errors: Vec<FieldError>,
-    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// Defaulting, if the object is valid.
     pub operations: Vec<Operation>,

@@ -7,16 +7,19 @@
 //!   usage of this minute, against their requests and limits ──▶ Tally ──▶ ContainerDay ◀─────────────┘
 //! ```
 //!
-//! A value of CPU of minute `m` is of the time up to `m`, as a Prometheus answers it, and is known at `m + 60 s`. A peak of
-//! memory of window `k` is of the five minutes that begin with `k`, and is known 60 s after they ended. Nothing that is
-//! decided at a time depends on anything later.
+//! A value of CPU of minute `m` is of the time up to `m`, as a Prometheus answers it, and is known at `m + 60 s`.
+//! A peak of memory of window `k` is of the five minutes that begin with `k`, and is known 60 s after they ended. A
+//! kill that happened in fact is known 60 s after it; one that happens only under a policy is at the end of its
+//! window. Nothing that is decided at a time depends on anything later.
 
 mod amounts;
 mod facts;
+mod held;
 mod life;
 mod pods;
 mod replicas;
 mod scaling;
+mod sizer;
 mod tally;
 mod updating;
 mod usage;

@@ -109,6 +109,11 @@ impl MinuteSink for LifeRecorder {
         if !step.running {
             return;
         }
+        // As a scrape at the end of the minute, which finds no container that was just killed.
+        if step.oom_killed {
+            usage.oom_kills.push(step.at);
+            return;
+        }
         let second = step.at.as_secs() - self.from.as_secs();
         let minute = column(second, CPU_STEP_SECONDS);
         set(&mut usage.cpu, &mut usage.first_minute, minute, step.usage.cpu.as_cores() as f32);
@@ -118,9 +123,6 @@ impl MinuteSink for LifeRecorder {
         // The peak at the end of a window is its own.
         let window = column(second - 1, MEMORY_STEP_SECONDS);
         set(&mut usage.memory, &mut usage.first_window, window, step.usage.memory.as_f64() as f32);
-        if step.oom_killed {
-            usage.oom_kills.push(step.at);
-        }
     }
 }
 
@@ -200,9 +202,10 @@ mod tests {
             cluster.step(&mut |step: &ContainerMinute| {
                 recorder.record(step);
                 let is_judged = step.at >= evaluation.from && step.at < evaluation.until;
-                if step.running && is_judged {
+                if step.running && is_judged && step.oom_killed {
+                    kills += 1;
+                } else if step.running && is_judged {
                     used += step.usage.cpu.as_cores() / 60.0;
-                    kills += u32::from(step.oom_killed);
                     throttled += u64::from(step.throttled);
                 }
             });

@@ -46,7 +46,6 @@ pub(super) fn at_request(request: i64) -> i64 {
     scaled(request, RAISED_PERCENT, 100)
 }
 
-/// A measurement of the load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// The usage of the pods; `None` if it is unknown.

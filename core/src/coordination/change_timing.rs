@@ -11,7 +11,6 @@ use crate::types::Time;
 /// How long a workload keeps a request, unless it is too low.
 pub const MIN_CHANGE_INTERVAL: Duration = Duration::from_hours(12);
 
-/// A change of a request, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RequestChange {
@@ -54,21 +53,12 @@ pub enum ChangeReason {
 pub enum Hold {
     /// Another controller changes the replicas relative to the request, and its target must not be changed with it.
     HpaSameResource,
-    /// The request was changed recently.
-    ChangedRecently {
-        /// When it may be changed again.
-        until: Time,
-    },
-    /// The replicas were changed within the stabilization window.
-    ReplicasChanged {
-        /// The end of the window.
-        until: Time,
-    },
+    /// The request was changed recently, and may be changed again then.
+    ChangedRecently { until: Time },
+    /// The replicas were changed within the stabilization window, which ends then.
+    ReplicasChanged { until: Time },
     /// The metrics ask for other replicas.
-    ReplicasWillChange {
-        /// The proposed replicas.
-        proposed: i32,
-    },
+    ReplicasWillChange { proposed: i32 },
     /// It is not known how many replicas the metrics ask for.
     ProposalUnknown,
     /// There are as many replicas as allowed, and they are not enough: replacing pods would take away capacity.
@@ -76,58 +66,38 @@ pub enum Hold {
 }
 
 impl Hold {
-    /// The reason label of restricted scaling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::HpaSameResource => "hpa_same_resource",
-            Self::ChangedRecently { .. } => "changed_recently",
-            Self::ReplicasChanged { .. } => "replicas_changed",
-            Self::ReplicasWillChange { .. } => "replicas_will_change",
-            Self::ProposalUnknown => "proposal_unknown",
-            Self::AtMaxReplicas => "at_max_replicas",
-        }
-    }
-
     /// Why the change waits, as part of a sentence. `hpa` names the autoscaler of replicas.
     pub fn cause(self, hpa: &str) -> String {
-        match self {
-            Self::HpaSameResource => format!("{hpa} would change the replicas with the request"),
+        // Whole seconds.
+        let second_of = |time: Time| Time::from_secs(time.as_secs());
+        let fixed = match self {
+            Self::HpaSameResource => {
+                return format!("{hpa} would change the replicas with the request");
+            }
             Self::ChangedRecently { until } => {
-                format!(
-                    "requests were changed recently, no further change before {}",
-                    second_of(until)
-                )
+                let until = second_of(until);
+                return format!("requests were changed recently, no further change before {until}");
             }
             Self::ReplicasChanged { until } => {
-                format!("replicas were changed recently, no change before {}", second_of(until))
+                let until = second_of(until);
+                return format!("replicas were changed recently, no change before {until}");
             }
             // Not how many: it changes often, and the text is the message of a condition.
-            Self::ReplicasWillChange { .. } => {
-                "the metrics ask for another number of replicas".to_owned()
-            }
-            Self::ProposalUnknown => {
-                "it is unknown how many replicas the metrics ask for".to_owned()
-            }
+            Self::ReplicasWillChange { .. } => "the metrics ask for another number of replicas",
+            Self::ProposalUnknown => "it is unknown how many replicas the metrics ask for",
             Self::AtMaxReplicas => {
                 "maxReplicas is reached and not enough, and replacing pods would take away capacity"
-                    .to_owned()
             }
-        }
+        };
+        fixed.to_owned()
     }
-}
-
-/// Truncates to whole seconds for messages.
-const fn second_of(time: Time) -> Time {
-    Time::from_secs(time.as_secs())
 }
 
 /// The replicas of the workload, for the timing of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replicas {
     pub current: i32,
-    /// The minimum.
     pub min: i32,
-    /// The maximum.
     pub max: i32,
     /// What the metrics ask for, before stabilization windows and bounds; `None` if it is unknown.
     pub proposed: Option<i32>,
@@ -147,7 +117,6 @@ pub struct Timing {
     pub can_raise_in_place: bool,
     /// When the request was last changed.
     pub changed: Option<Time>,
-    /// The current time.
     pub now: Time,
 }
 

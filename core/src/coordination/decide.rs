@@ -29,7 +29,6 @@ pub enum ReplicaWriter {
 /// The recommendation for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recommended {
-    /// The target request.
     pub target: i64,
     /// Pods with a lower request should get more.
     pub lower: i64,
@@ -70,7 +69,6 @@ pub struct Observed {
     pub update_threshold: f64,
     /// Whether a request can be raised without a restart.
     pub can_raise_in_place: bool,
-    /// The current time.
     pub now: Time,
 }
 

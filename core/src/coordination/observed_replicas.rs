@@ -8,9 +8,7 @@ use crate::types::Time;
 /// The replicas of a target, as the object of an autoscaler shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ObservedReplicas {
-    /// The minimum.
     pub min: i32,
-    /// The maximum.
     pub max: i32,
     /// The stabilization window for scaling down.
     pub down_window: Duration,

@@ -14,9 +14,7 @@ pub const MIN_TARGET_PERCENT: i32 = 50;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestRange {
-    /// The lowest request.
     pub min: Option<i64>,
-    /// The highest request.
     pub max: Option<i64>,
     /// Why there is a lowest request.
     pub floor: Option<Floor>,

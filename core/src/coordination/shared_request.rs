@@ -18,7 +18,6 @@ pub struct RequestFollower {
     pub target_name: Box<str>,
     /// What its targets are relative to.
     pub requests: Vec<FollowedRequest>,
-    /// The replicas of its target.
     pub replicas: ObservedReplicas,
     /// Whether its replicas follow the scale point instead of the requests of the pods.
     pub uses_scale_point: bool,
@@ -40,7 +39,6 @@ pub struct SharingContext {
 /// Targets change together with the requests that they are relative to.
 #[derive(Clone, Copy, Debug)]
 pub struct Retargeting {
-    /// The current time.
     pub now: Time,
     /// Whether only those targets count that were changed already: the requests of new pods do not change before.
     pub needs_record: bool,
@@ -72,7 +70,6 @@ pub struct SharedRequest {
     pub scale_point: Option<ScalePoint>,
     /// What it means for the request.
     pub rule: SharedRequestRule,
-    /// The replicas of the workload.
     pub replicas: Replicas,
     /// Whether the replicas are at the maximum and the ratio is above tolerance.
     pub lacks_replicas: bool,
@@ -89,12 +86,7 @@ pub enum SharedRequestRule {
     AtLeast(i64),
     /// The target of the autoscaler changes together with the request, which stays within this range, in milli-units summed
     /// over the containers.
-    Within {
-        /// The lowest request.
-        min: i64,
-        /// The highest request.
-        max: i64,
-    },
+    Within { min: i64, max: i64 },
     /// There are as many replicas as allowed, and they are not enough. The request is at least this many milli-units, summed
     /// over the containers.
     AtMaxReplicas(i64),

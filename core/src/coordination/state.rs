@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{
     RequestRange, ScalePoint, UsagePerPod,
@@ -16,20 +17,15 @@ use crate::types::Time;
 const MIN_STORED_IDLE: Duration = Duration::from_hours(1);
 
 /// What has to be persisted between decisions. Persist it before acting.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct State {
     /// The first requests that were observed, if the template has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub first_requests: Option<i64>,
     /// Since when more replicas are needed than the maximum.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub lacks_replicas_since: Option<Time>,
-    /// The raised request.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub raised: Option<Raised>,
-    /// Since when the workload is idle.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<IdleSpan>,
 }
 
@@ -40,11 +36,8 @@ pub struct Measurement {
     pub usage: Option<UsagePerPod>,
     /// The mean actuated request of its pods; `None` if it is unknown.
     pub mean_request: Option<i64>,
-    /// The current replicas.
     pub replicas: i32,
-    /// The minimum.
     pub min: i32,
-    /// The maximum.
     pub max: i32,
     /// The tolerance for scaling up.
     pub tolerance: f64,

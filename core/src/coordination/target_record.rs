@@ -26,7 +26,6 @@ const RESET_PERIOD: Duration = Duration::from_hours(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetRecord {
-    /// The changed targets.
     pub metrics: Vec<RecordedTarget>,
     /// When another client wrote the target of the user again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +45,6 @@ pub struct RecordedTarget {
     pub template: i64,
     /// The target of the user in percent.
     pub original: i32,
-    /// The target that was written last.
     pub written: i32,
 }
 
@@ -84,15 +82,8 @@ pub struct CurrentTarget<'a> {
 /// Why a target is not changed together with the requests.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RetargetRefusal {
-    /// Another controller writes the spec.
     #[error("{kind} {name} owns the object and writes its spec")]
-    Owned {
-        /// The kind of the owner.
-        kind: String,
-        /// The name of the owner.
-        name: String,
-    },
-    /// Another client keeps writing the target of the user.
+    Owned { kind: String, name: String },
     #[error(
         "another client has written the original target again {count} times within an hour; exclude the target from what it writes"
     )]
@@ -100,7 +91,6 @@ pub enum RetargetRefusal {
         /// How often.
         count: usize,
     },
-    /// The request in the pod template is unknown.
     #[error("the request in the pod template is unknown")]
     NoScalePoint,
     /// The target is relative to requests that the pod template does not have.

@@ -54,7 +54,6 @@ impl TemplateRequests {
         self.0.iter().any(|one| *one.name == *name)
     }
 
-    /// The requests as one line.
     pub fn to_text(&self) -> String {
         let amount = |milli: Option<i64>| milli.map(|milli| milli.to_string()).unwrap_or_default();
         let container = |one: &ContainerRequests| {

@@ -119,7 +119,6 @@ fn our_replicas_follow_usage_and_those_of_others_follow_a_target_that_moves_with
     assert_eq!(fixed.target_percent, None);
     assert_eq!(fixed.ratio_rule, RatioRule::Utilization { percent: 60 });
     assert_eq!(hold(&fixed), Some(Hold::HpaSameResource));
-    assert_eq!(Hold::HpaSameResource.as_str(), "hpa_same_resource");
 }
 
 #[test]

@@ -17,9 +17,7 @@ const WITH_MARGIN_PERCENT: i64 = 115;
 /// The mean usage of the pods of a workload that count, in milli-units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsagePerPod {
-    /// The mean of the pods that count.
     pub mean: i64,
-    /// The number of those pods.
     pub counted: usize,
     /// The number of pods whose usage is unknown, or does not count yet.
     pub uncounted: usize,
@@ -69,7 +67,6 @@ impl UsagePerPod {
 pub struct RecentUsage(VecDeque<(Time, i64)>);
 
 impl RecentUsage {
-    /// Adds a measurement.
     pub fn add(&mut self, usage: UsagePerPod, now: Time) {
         if let Some((last, _)) = self.0.back() {
             if now < last.later(SAMPLE_INTERVAL) && now >= *last {

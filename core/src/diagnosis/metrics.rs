@@ -56,9 +56,18 @@ pub(super) fn metrics_api(facts: &ClusterFacts) -> Finding {
         .next(next)
 }
 
-/// The facts of a Prometheus, or the finding that they are unknown.
+/// The check that says why there are no series of a Prometheus: the first of the report.
+const EXPLAINS_NO_SERIES: CheckId = CheckId::NodesCgroup2;
+
+/// The facts of a Prometheus, or the finding that they are unknown. The reason is given once.
 fn series(facts: &ClusterFacts, id: CheckId) -> Result<&SeriesFacts, Box<Finding>> {
-    facts.series.as_ref().map_err(|why| Box::new(Finding::unknown(id, why)))
+    facts.series.as_ref().map_err(|why| {
+        Box::new(if id == EXPLAINS_NO_SERIES {
+            Finding::unknown(id, why)
+        } else {
+            Finding::unknown(id, format!("no series of a Prometheus: see {EXPLAINS_NO_SERIES}"))
+        })
+    })
 }
 
 pub(super) fn ksm_families(facts: &ClusterFacts) -> Finding {
@@ -108,6 +117,7 @@ pub(super) fn nodes_cgroup2(facts: &ClusterFacts) -> Finding {
     }
     let known = cgroup.v2.max(series.psi_nodes.clone().unwrap_or(0));
     match linux_nodes(facts) {
+        Ok(0) => Finding::unknown(id, "No node has the label kubernetes.io/os=linux."),
         Ok(nodes) if known >= nodes => Finding::ok(id, format!("{} cgroup v2.", uses(known))),
         Ok(nodes) => Finding::unknown(
             id,

@@ -25,7 +25,7 @@ fn largest_increases(vpas: &[VpaFacts], workloads: &[Workload]) -> BTreeMap<Box<
         };
         let (mut cpu, mut memory) = (0, 0);
         for (container, wanted) in &vpa.targets {
-            let Some(now) = workload.containers.iter().find(|one| one.name == *container) else {
+            let Some(now) = workload.containers.iter().find(|one| *one.name == **container) else {
                 continue;
             };
             if let Some(wanted) = wanted.cpu {

@@ -88,7 +88,10 @@ pub(super) fn webhook_order(facts: &ClusterFacts) -> Finding {
         Err(why) => return Finding::unknown(id, why),
     };
     let Some(own) = own(webhooks) else {
-        return Finding::ok(id, "No admission webhook is registered.");
+        return Finding::ok(
+            id,
+            "No admission webhook is registered, so its order does not matter.",
+        );
     };
     let is_injector = |name: &str| INJECTORS.iter().any(|part| name.contains(part));
     let behind: Vec<&str> = webhooks
@@ -121,7 +124,7 @@ pub(super) fn ca_expiring(facts: &ClusterFacts) -> Finding {
         Err(why) => return Finding::unknown(id, why),
     };
     let Some(own) = own(webhooks) else {
-        return Finding::ok(id, "No admission webhook is registered.");
+        return Finding::ok(id, "No admission webhook is registered, so no CA can expire.");
     };
     let next = "kubectl get mutatingwebhookconfigurations -o yaml";
     let expires = match &own.ca_expires {

@@ -128,11 +128,11 @@ pub(super) fn gomemlimit_static(facts: &ClusterFacts) -> Finding {
         let Some(vpa) = vpas.get(&workload_key(workload)) else { continue };
         for container in &workload.containers {
             let Some(RuntimeHint::Go { memory_limit: Some(limit), follows_limit: false, .. }) =
-                &container.runtime
+                container.runtime.as_deref()
             else {
                 continue;
             };
-            let target = vpa.targets.iter().find(|(name, _)| *name == container.name);
+            let target = vpa.targets.iter().find(|(name, _)| **name == *container.name);
             let Some(target) = target.and_then(|(_, target)| target.memory) else { continue };
             if limit.as_f64() > target.as_f64() * GO_SHARE {
                 above.push(format!(
@@ -162,7 +162,8 @@ pub(super) fn gomemlimit_static(facts: &ClusterFacts) -> Finding {
 pub(super) fn xmx_above_limit(facts: &ClusterFacts) -> Finding {
     let id = CheckId::XmxAboveLimit;
     let heap = |container: &Container| -> Option<(Bytes, Bytes)> {
-        let Some(RuntimeHint::Jvm { max_heap: Some(heap), .. }) = &container.runtime else {
+        let Some(RuntimeHint::Jvm { max_heap: Some(heap), .. }) = container.runtime.as_deref()
+        else {
             return None;
         };
         let limit = container.limits.memory?;

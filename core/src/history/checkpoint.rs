@@ -53,7 +53,6 @@ pub enum FormatError {
     /// The format only has standard buckets.
     #[error("the checkpoint format has no fine buckets")]
     Scheme,
-    /// An error in one of the two histograms.
     #[error("{field}: {error}")]
     Histogram {
         /// The JSON field of the histogram.

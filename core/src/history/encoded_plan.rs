@@ -13,16 +13,6 @@ impl EncodedPlan {
     /// The most bytes that a state has: a weight in every bucket of every hour.
     pub const MAX_BYTES: usize = 40 * 1024;
 
-    /// The number of bytes.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are no bytes, which no state has.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -32,10 +32,8 @@ pub trait Sink: Send {
     }
 }
 
-/// One record to write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// The container that the history belongs to.
     pub key: ContainerKey,
     pub snapshot: Snapshot,
     /// Replaces even a richer stored record. Only for a state that was reset on purpose.
@@ -49,7 +47,6 @@ impl Record {
     }
 }
 
-/// A record that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkippedRecord {
     /// The record, as far as it could be identified.

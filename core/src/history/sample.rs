@@ -24,7 +24,6 @@ pub struct Sample {
 pub struct SampleBatch<'a> {
     /// Name of the pod.
     pub replica: &'a Arc<str>,
-    /// The measured resource.
     pub gauge: UsageMetric,
     /// The span that each sample covers, as in [`Sample::covers`].
     pub covers: Option<Duration>,
@@ -54,7 +53,6 @@ impl<'a> SampleBatch<'a> {
     }
 }
 
-/// The value of a [`Sample`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Measurement {
@@ -62,7 +60,6 @@ pub enum Measurement {
     CpuCores(f64),
     /// Memory in use (or its maximum over the span), in bytes.
     MemoryBytes(f64),
-    /// The container was OOM killed.
     OutOfMemory {
         /// Its memory request at that time, in bytes; 0 if it had none.
         request_bytes: i64,

@@ -7,7 +7,6 @@ use serde_with::skip_serializing_none;
 use super::encoded_plan::EncodedPlan;
 use crate::types::Time;
 
-/// The bucket boundaries of a histogram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum BucketScheme {
@@ -49,7 +48,6 @@ pub struct SampleStats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaState {
-    /// Name of the pod.
     pub name: Box<str>,
     /// Time of the last accepted CPU sample.
     pub last_cpu: Option<Time>,
@@ -93,7 +91,6 @@ pub struct Throttling {
     pub throttled: f64,
     /// Number of scheduling periods.
     pub periods: f64,
-    /// Time of the measurement.
     pub at: Time,
 }
 
@@ -133,7 +130,6 @@ pub struct Snapshot {
     pub replicas: Vec<ReplicaState>,
     /// The largest recent OOM bump.
     pub bump: Option<OomBump>,
-    /// CPU throttling, if it was measured.
     pub throttling: Option<Throttling>,
     /// What planned requests are based on, where they are planned.
     pub plan: Option<EncodedPlan>,

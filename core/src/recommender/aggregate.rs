@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use super::{container::ContainerHistory, histogram::Histogram, model_settings::ModelRules};
 
-/// The histograms of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Aggregate {
     pub(super) cpu: Histogram,
@@ -13,7 +12,6 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Merges other histograms into these.
     pub(super) fn merge(&mut self, cpu: &Histogram, memory: &Histogram, rules: &ModelRules) {
         self.cpu.merge(rules.cpu_histogram_config(), cpu);
         self.memory.merge(rules.memory_histogram_config(), memory);

@@ -28,12 +28,10 @@ pub struct HistoryBootstrap {
     builders: Vec<Option<HistoryBuilder>>,
     /// The VPA of the last sample and its index: the next sample is nearly always of the same VPA.
     last: Option<(ObjectKey, usize)>,
-    /// Shared by all histories.
     decay_cache: DecayCache,
-    counts: SampleCounts,
+    pub counts: SampleCounts,
 }
 
-/// Numbers of samples by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleCounts {
     pub accepted: u64,
@@ -49,7 +47,6 @@ pub struct SampleCounts {
 }
 
 impl HistoryBootstrap {
-    /// Creates an empty bootstrap.
     pub fn new(settings: &Settings, now: Time) -> Self {
         Self {
             settings: settings.clone(),
@@ -118,11 +115,6 @@ impl HistoryBootstrap {
             *builder = None;
         }
         self.last = None;
-    }
-
-    /// Returns the numbers of samples by result.
-    pub fn counts(&self) -> SampleCounts {
-        self.counts
     }
 
     /// Removes the builder of a VPA whose history is complete, for

@@ -12,11 +12,10 @@ pub const EPSILON: f64 = 0.001 * 0.1;
 /// The maximum number of buckets of a histogram: bucket numbers fit a byte.
 pub const MAX_BUCKETS: usize = 256;
 
-/// The boundaries of a histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buckets {
     starts: Box<[f64]>,
-    epsilon: f64,
+    pub epsilon: f64,
     layout: Layout,
     cells: CellIndex,
 }
@@ -41,7 +40,6 @@ enum Layout {
     Exponential { first: f64, growth: f64, ln_ratio: f64 },
 }
 
-/// Why bucket boundaries are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBuckets {
     /// A parameter is zero, negative or not a number.
@@ -124,11 +122,6 @@ impl Buckets {
         (self.starts.len() - 1) as u8
     }
 
-    /// The weight below which a bucket counts as empty.
-    pub fn epsilon(&self) -> f64 {
-        self.epsilon
-    }
-
     /// Returns the bucket of a value. Anything below the end of the first bucket, negative or NaN, is in the first
     /// bucket.
     pub fn find(&self, value: f64) -> u8 {
@@ -205,7 +198,7 @@ mod tests {
         let (cpu, memory) =
             (Buckets::cpu(BucketScheme::Standard), Buckets::memory(BucketScheme::Standard));
         assert_eq!((cpu.count(), memory.count()), (176, 176));
-        assert!((cpu.epsilon() - 1e-4).abs() < 1e-18);
+        assert!((cpu.epsilon - 1e-4).abs() < 1e-18);
         for (bucket, cores, bytes) in [
             (1, 0.01, 1e7),
             (2, 0.020_499_999_999_999_987, 20_499_999.999_999_989),

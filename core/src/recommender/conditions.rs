@@ -47,7 +47,6 @@ const NO_PODS_MESSAGE: &str = "No pods match this VPA object";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConditionInput<'a> {
-    /// Number of matching pods.
     pub pods: usize,
     /// Whether any container has a recommendation.
     pub recommended: bool,
@@ -102,7 +101,6 @@ pub fn merge(known: &[Condition], now: Time, input: &ConditionInput<'_>) -> Vec<
     merged.sorted()
 }
 
-/// Whether the requests of all containers are planned.
 pub fn are_requests_planned(conditions: &[Condition]) -> bool {
     let mut conditions = conditions.iter();
     conditions.any(|known| known.kind == REQUESTS_PLANNED && known.status == "True")

@@ -11,8 +11,7 @@ use std::time::Duration;
 use super::{
     aggregate::{self, Aggregate},
     explanation::Basis,
-    histogram::Histogram,
-    histogram::HistogramConfig,
+    histogram::{Histogram, HistogramConfig},
     memory_window::{self, LargestReplicaPeaks, MemorySource, SampleRejected, find, index_or_add},
     model_settings::ModelRules,
     oom::{OomKill, latest_bump},
@@ -35,13 +34,12 @@ pub struct ContainerHistory {
     pub(super) memory: Histogram,
     /// Peaks of the largest replica, if enabled.
     pub(super) largest_replica: Option<Box<LargestReplicaPeaks>>,
-    pub(super) cpu_samples: SampleStats,
-    pub(super) memory_samples: SampleStats,
+    pub cpu_samples: SampleStats,
+    pub memory_samples: SampleStats,
     pub(super) created: Time,
     pub(super) last_alive: Option<Time>,
     pub(super) replicas: Vec<ReplicaState>,
-    pub(super) bump: Option<OomBump>,
-    /// The last throttling measurement, if any.
+    pub bump: Option<OomBump>,
     pub(super) throttling: Option<Box<Throttling>>,
     /// The planned requests, where they are planned.
     pub(super) plan: Option<Box<ContainerPlan>>,
@@ -61,7 +59,6 @@ pub struct ContainerHistory {
 }
 
 impl ContainerHistory {
-    /// Creates an empty history.
     pub fn new(created: Time, rules: &ModelRules) -> Self {
         Self {
             cpu: Histogram::new(rules.cpu_histogram_config().buckets),
@@ -85,7 +82,6 @@ impl ContainerHistory {
         }
     }
 
-    /// Adds a CPU sample.
     pub fn add_cpu(
         &mut self,
         replica: &str,
@@ -109,7 +105,6 @@ impl ContainerHistory {
         Ok(())
     }
 
-    /// Adds a memory sample.
     pub fn add_memory(
         &mut self,
         replica: &str,
@@ -175,7 +170,6 @@ impl ContainerHistory {
         }
     }
 
-    /// The planned requests, if there are any.
     pub fn plan(&self) -> Option<&ContainerPlan> {
         self.plan.as_deref()
     }
@@ -230,7 +224,6 @@ impl ContainerHistory {
         self.restored && closed.is_some_and(|closed| at <= closed)
     }
 
-    /// Whether an OOM kill of this pod was counted.
     pub fn has_oom_of(&self, replica: &str) -> bool {
         find(&self.replicas, replica).is_some_and(|replica| replica.last_kill.is_some())
     }
@@ -277,32 +270,14 @@ impl ContainerHistory {
         self.overrides = (!merged.is_empty()).then(|| Box::new(merged));
     }
 
-    /// The effective overrides.
     pub fn overrides(&self) -> Option<&Overrides> {
         self.overrides.as_deref()
     }
 
-    /// Number and time range of the CPU samples.
-    pub fn cpu_samples(&self) -> SampleStats {
-        self.cpu_samples
-    }
-
-    /// Number and time range of the memory samples, including OOM kills.
-    pub fn memory_samples(&self) -> SampleStats {
-        self.memory_samples
-    }
-
-    /// The latest OOM bump.
-    pub fn bump(&self) -> Option<OomBump> {
-        self.bump
-    }
-
-    /// The last CPU throttling measurement, if any.
     pub fn throttling(&self) -> Option<&Throttling> {
         self.throttling.as_deref()
     }
 
-    /// Replaces the CPU throttling measurement.
     pub fn set_throttling(&mut self, measured: Throttling) {
         self.throttling = Some(Box::new(measured));
     }
@@ -312,7 +287,6 @@ impl ContainerHistory {
         self.throttling.take().is_some()
     }
 
-    /// Returns the complete history as of `now`.
     pub fn to_snapshot(&self, now: Time, rules: &ModelRules) -> Snapshot {
         snapshot_conv::to_snapshot(self, now, rules)
     }
@@ -325,11 +299,6 @@ impl ContainerHistory {
         rules: &ModelRules,
     ) -> Result<Self, InvalidSnapshot> {
         snapshot_conv::from_snapshot(snapshot, now, rules)
-    }
-
-    /// Whether it was built from single samples of a storage.
-    pub fn is_built_from_samples(&self) -> bool {
-        self.built_from_samples
     }
 
     /// The topmost scalable owner of the pods, in the format of the storage (`apps/Deployment/web`).
@@ -377,7 +346,6 @@ impl ContainerHistory {
         aggregate::merged(self, rules).1.percentiles(buckets, shares)
     }
 
-    /// Whether the history is too old to be used.
     pub fn is_expired(&self, now: Time, rules: &ModelRules) -> bool {
         // Upstream never expires the checkpoints that it loaded at startup.
         if self.restored && !self.built_from_samples && !rules.fixes.has(Fix::StaleContainersLeave)

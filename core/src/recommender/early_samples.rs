@@ -66,7 +66,6 @@ impl EarlySamples {
         self.overflow.iter().find(is_container).map(|(_, since)| *since)
     }
 
-    /// Returns the time of the earliest sample.
     pub fn first(&self) -> Option<Time> {
         self.samples.iter().map(|early| early.at).min()
     }

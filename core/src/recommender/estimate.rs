@@ -33,7 +33,6 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Converts a histogram value to an amount.
     pub fn amount(self, value: f64) -> i64 {
         match self {
             Self::Cpu => MilliCpu::from_cores(value).0,
@@ -67,7 +66,6 @@ impl Resource {
 pub struct ResourceEstimate {
     /// Pods with a lower request should get more.
     pub lower_bound: Quantity,
-    /// The target request.
     pub target: Quantity,
     /// Pods with a higher request need less.
     pub upper_bound: Quantity,
@@ -82,9 +80,7 @@ pub struct EstimatorChain {
     pub evidence: Evidence,
     /// Fraction that is added to each percentile.
     pub margin: f64,
-    /// The minimum of all estimates.
     pub floor: Floor,
-    /// The rounding of results.
     pub rounding: Rounding,
     /// The policy's minimum and maximum.
     pub cap: Cap,

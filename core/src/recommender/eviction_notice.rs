@@ -13,7 +13,6 @@ pub const STARVED: &str = "starved_resource";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffendingContainer {
     pub container: Box<str>,
-    /// Its memory usage.
     pub usage: Bytes,
 }
 

@@ -9,7 +9,6 @@ use strum::{Display, IntoStaticStr};
 
 use super::{plan::PlannedRequest, policy::Cap, throttling::Throttled};
 
-/// Explains the recommendation of one container.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
@@ -24,13 +23,9 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceExplanation {
-    /// The samples that the estimates are based on.
     pub evidence: Evidence,
-    /// Fraction that is added to each percentile.
     pub margin: f64,
-    /// The minimum of all estimates.
     pub floor: Floor,
-    /// The rounding of results.
     pub rounding: Rounding,
     /// The policy's minimum and maximum.
     pub cap: Cap,
@@ -49,7 +44,6 @@ pub struct ResourceExplanation {
     pub upper: EstimateStep,
 }
 
-/// The samples that a recommendation is based on.
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -99,7 +93,6 @@ pub struct Floor {
     pub split_among: Option<usize>,
 }
 
-/// The rounding of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rounding {
@@ -111,7 +104,6 @@ pub struct Rounding {
     pub whole_cores: bool,
 }
 
-/// Explains one of the three estimates.
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -122,7 +114,6 @@ pub struct EstimateStep {
     pub read: f64,
     /// Its value in the histogram of the largest replicas, if that is larger.
     pub largest_replica: Option<f64>,
-    /// The confidence factor of a bound.
     pub stretch: Option<ConfidenceFactor>,
     /// The stage that decided the result.
     pub decided_by: RecommendationReason,
@@ -160,11 +151,8 @@ pub enum RecommendationReason {
     Floor,
     /// The maximum of the upper bound as a multiple of the target.
     UpperBoundFactor,
-    /// The policy's minimum.
     MinAllowed,
-    /// The policy's maximum.
     MaxAllowed,
-    /// The cluster-wide maximum.
     GlobalMaxAllowed,
     /// The capacity of the largest node.
     NodeCap,

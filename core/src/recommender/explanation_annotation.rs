@@ -129,7 +129,6 @@ pub fn write(
     if fitting == 0 { None } else { text(&all_containers[..fitting]) }
 }
 
-/// Returns the recommendation hash of an annotation, if the annotation is valid.
 pub fn stored_recommendation_hash(text: &str) -> Option<u64> {
     state_hash(text, VERSION)
 }

@@ -26,9 +26,9 @@ pub struct HistogramConfig<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     weights: Sparse,
-    total: f64,
+    pub total: f64,
     /// The time at which a sample weighs 1. `None` on a decaying histogram means that it has no samples.
-    reference: Option<Time>,
+    pub reference: Option<Time>,
     /// First and last filled bucket; `min` is above `max` if there are none.
     min: u8,
     max: u8,
@@ -42,7 +42,6 @@ const HALF_LIVES_BEFORE_SHIFT: i64 = 100;
 const GO_ZERO_TIME: i128 = -62_135_596_800 * 1_000_000_000;
 
 impl Histogram {
-    /// Creates an empty histogram.
     pub fn new(buckets: &Buckets) -> Self {
         Self {
             weights: Sparse::default(),
@@ -74,7 +73,7 @@ impl Histogram {
         let bucket = config.buckets.find(value);
         let slot = self.weights.get_mut(bucket);
         *slot += weight;
-        let filled = *slot >= config.buckets.epsilon();
+        let filled = *slot >= config.buckets.epsilon;
         self.total += weight;
         if filled {
             self.min = self.min.min(bucket);
@@ -87,7 +86,7 @@ impl Histogram {
         if weight.is_nan() || weight < 0.0 {
             return;
         }
-        let epsilon = config.buckets.epsilon();
+        let epsilon = config.buckets.epsilon;
         let floor = |left: f64| if left < epsilon { 0.0 } else { left };
         let weight = weight * self.decayed_weight(config, at, &mut DecayCache::default());
         let slot = self.weights.get_mut(config.buckets.find(value));
@@ -96,7 +95,6 @@ impl Histogram {
         self.trim_empty_buckets(config.buckets);
     }
 
-    /// Adds another histogram.
     pub fn merge(&mut self, config: HistogramConfig<'_>, other: &Self) {
         let moved;
         let mut other = other;
@@ -139,7 +137,7 @@ impl Histogram {
 
     /// Whether no bucket is filled.
     pub fn is_empty(&self, buckets: &Buckets) -> bool {
-        self.weights.get(self.min) < buckets.epsilon()
+        self.weights.get(self.min) < buckets.epsilon
     }
 
     /// Returns the upper edge of the bucket that contains this percentile (0 to 1); 0 if the histogram is empty.
@@ -182,17 +180,6 @@ impl Histogram {
         edges
     }
 
-    /// Returns the sum of all weights.
-    pub fn total(&self) -> f64 {
-        self.total
-    }
-
-    /// Returns the time at which a sample weighs 1.
-    pub fn reference(&self) -> Option<Time> {
-        self.reference
-    }
-
-    /// Returns the exact weights.
     pub fn to_weights(&self, scheme: crate::history::BucketScheme) -> HistogramWeights {
         HistogramWeights {
             scheme,
@@ -243,7 +230,7 @@ impl Histogram {
             let target = to.find(middle);
             let slot = result.weights.get_mut(target);
             *slot += weight;
-            if *slot >= to.epsilon() {
+            if *slot >= to.epsilon {
                 result.min = result.min.min(target);
                 result.max = result.max.max(target);
             }
@@ -308,7 +295,7 @@ impl Histogram {
     }
 
     fn trim_empty_buckets(&mut self, buckets: &Buckets) {
-        let (epsilon, last) = (buckets.epsilon(), buckets.last());
+        let (epsilon, last) = (buckets.epsilon, buckets.last());
         while self.min < last && self.weights.get(self.min) < epsilon {
             self.min += 1;
         }
@@ -380,7 +367,7 @@ mod tests {
         let before = older.clone();
         younger.merge(config, &older);
         assert_eq!(older, before);
-        assert!((younger.total() - 0.1125).abs() < 1e-12);
+        assert!((younger.total - 0.1125).abs() < 1e-12);
     }
 
     #[test]
@@ -409,7 +396,7 @@ mod tests {
             histogram.add(config, 3e8 + f64::from(step) * 4e6, 1.0, at(i64::from(step)));
         }
         let finer = histogram.rebucketed(from, to);
-        assert_eq!(finer.total().to_bits(), histogram.total().to_bits());
+        assert_eq!(finer.total.to_bits(), histogram.total.to_bits());
         let (coarse, fine) = (histogram.percentile(from, 0.9), finer.percentile(to, 0.9));
         assert!((coarse - fine).abs() / coarse < 0.06, "{coarse} {fine}");
     }

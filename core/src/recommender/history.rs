@@ -23,7 +23,7 @@ pub struct History {
     /// Containers whose stored record is stale, although it may have more samples than the history here.
     stale_records: Vec<StaleRecord>,
     /// The first live sample of each pod, while a stored history that also has it may still be loaded.
-    early_samples: EarlySamples,
+    pub(super) early_samples: EarlySamples,
 }
 
 /// A stored record that must not be used any more.
@@ -36,11 +36,9 @@ struct StaleRecord {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreResult {
-    /// It was merged into the history.
     Merged,
     /// It was merged before: a retried load returns everything again.
     AlreadyLoaded,
-    /// It is too old to be used.
     Expired,
 }
 
@@ -130,11 +128,6 @@ impl History {
         }
     }
 
-    /// Returns the first live samples of the pods.
-    pub(super) fn early_samples(&self) -> &EarlySamples {
-        &self.early_samples
-    }
-
     /// Whether any container has more pods than are tracked while a stored history may still be loaded.
     pub fn is_crowded(&self) -> bool {
         self.containers.iter().any(|(_, container)| exceeds_max_pods(container.replicas().len()))
@@ -179,17 +172,14 @@ impl History {
         self.stale_records.retain(|record| !record.by_clock);
     }
 
-    /// Records that a container was saved.
     pub fn mark_saved(&mut self, name: &str) {
         self.stale_records.retain(|record| *record.name != *name);
     }
 
-    /// Returns the containers with stale stored records.
     pub fn stale_records(&self) -> impl Iterator<Item = &Arc<str>> {
         self.stale_records.iter().map(|record| &record.name)
     }
 
-    /// Drops the stale records of containers without a history.
     pub fn clear_stale_records(&mut self) {
         let containers = &self.containers;
         self.stale_records.retain(|record| containers.iter().any(|(name, _)| *name == record.name));
@@ -200,25 +190,14 @@ impl History {
         self.find(name).ok().map(|index| &self.containers[index].1)
     }
 
-    /// Removes the history of a container.
     pub fn remove(&mut self, name: &str) {
         if let Ok(index) = self.find(name) {
             self.containers.remove(index);
         }
     }
 
-    /// Number of containers.
-    pub fn len(&self) -> usize {
-        self.containers.len()
-    }
-
-    /// Whether there are no containers.
-    pub fn is_empty(&self) -> bool {
-        self.containers.is_empty()
-    }
-
     /// Iterates over all containers, by name.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerHistory)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &ContainerHistory)> {
         self.containers.iter().map(|(name, container)| (name, container))
     }
 

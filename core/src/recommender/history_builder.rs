@@ -23,10 +23,8 @@ use crate::types::units::{Bytes, MilliCpu};
 /// With more pods than this, those that ended long before the others are dropped while samples still arrive.
 const MAX_PODS: usize = 512;
 
-/// Builds the history of one VPA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryBuilder {
-    /// The load generation of the VPA that this history is for.
     pub(super) load_generation: u64,
     vpa_settings: VpaSettings,
     /// The first live samples; later stored samples are already known.
@@ -48,16 +46,13 @@ struct ContainerBuilder {
     prune_at: usize,
 }
 
-/// The result of adding a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleResult {
-    /// It was added.
     Accepted,
     /// It is already part of the history, or was observed live.
     AlreadyKnown,
     /// It is negative or not a number.
     Invalid,
-    /// Its time is in the future.
     InFuture,
     /// It is an OOM kill from before the last memory window.
     TooOld,
@@ -90,12 +85,10 @@ impl HistoryBuilder {
         }
     }
 
-    /// Whether the builder fills a gap.
     pub(super) fn fills_gap(&self) -> bool {
         self.gap.is_some()
     }
 
-    /// Adds a sample of a container.
     pub fn add_sample(
         &mut self,
         name: &Arc<str>,
@@ -106,7 +99,8 @@ impl HistoryBuilder {
         if settings.latest_sample(now).is_some_and(|latest| sample.at > latest) {
             return SampleResult::InFuture;
         }
-        if self.is_outside_gap(sample.at) {
+        let is_known = |(after, before)| sample.at <= after || sample.at >= before;
+        if self.gap.is_some_and(is_known) {
             return SampleResult::AlreadyKnown;
         }
         let live = self.early_samples.first_seen(name, &sample.replica);
@@ -141,11 +135,6 @@ impl HistoryBuilder {
         container.add_batch(batch, (live, latest), every, decay_cache, report);
     }
 
-    /// Whether a time is outside of the gap to fill.
-    fn is_outside_gap(&self, at: Time) -> bool {
-        self.gap.is_some_and(|(after, before)| at <= after || at >= before)
-    }
-
     /// Returns the builder of a container; creates it if necessary.
     fn container(
         &mut self,
@@ -164,7 +153,6 @@ impl HistoryBuilder {
         &mut self.containers[index].1
     }
 
-    /// Returns the finished histories by container.
     pub(super) fn finish(self) -> impl Iterator<Item = (Arc<str>, ContainerHistory)> {
         let fills_gap = self.fills_gap();
         self.containers.into_iter().map(move |(name, container)| {

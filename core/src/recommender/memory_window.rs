@@ -14,7 +14,6 @@ pub const PEAK_WEIGHT: f64 = 1.0;
 /// Whether a memory amount was measured or derived from an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySource {
-    /// Measured usage.
     Usage,
     /// The amount that an OOM-killed container would have needed.
     Bump,
@@ -23,7 +22,6 @@ pub enum MemorySource {
 /// Why a sample was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SampleRejected {
-    /// The usage is negative.
     #[error("usage is negative")]
     Negative,
     /// The sample is not newer than the last one of this replica.
@@ -86,7 +84,6 @@ impl LargestReplicaPeaks {
         Self { peaks: Histogram::new(config.buckets), window: new_replica("*") }
     }
 
-    /// Adds a memory amount of any replica.
     pub(super) fn add(
         &mut self,
         sample: (Time, Bytes, MemorySource),

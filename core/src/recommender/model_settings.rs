@@ -31,9 +31,7 @@ const CLOCK_SKEW: Duration = Duration::from_mins(2);
 pub struct Settings {
     /// The enabled fixes (`--compat`, `--disable-fix`).
     pub fixes: Fixes,
-    /// CPU estimates.
     pub cpu: Percentiles,
-    /// Memory estimates.
     pub memory: Percentiles,
     /// Fraction that is added to every percentile (`--recommendation-margin-fraction`).
     pub margin: f64,
@@ -90,11 +88,9 @@ pub struct Percentiles {
     /// Percentile of the lower bound, 0 to 1.
     pub lower: f64,
     pub target: f64,
-    /// Percentile of the upper bound.
     pub upper: f64,
     /// Time that counts as one unit of confidence.
     pub confidence_interval: Duration,
-    /// Half-life of samples.
     pub half_life: Duration,
 }
 
@@ -138,7 +134,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The defaults of a mode.
     pub fn for_compat(compat: Compat) -> Self {
         let history_weighting = HistoryWeighting::for_compat(compat);
         Self { fixes: Fixes::for_compat(compat), history_weighting, ..Self::default() }
@@ -151,7 +146,6 @@ impl Settings {
         is_on.then(|| now.later(CLOCK_SKEW.max(self.sampling_interval)))
     }
 
-    /// Returns the rules for the samples of a container.
     pub fn rules(&self, overrides: Option<&Overrides>, tuning: &Tuning) -> ModelRules {
         let overrides = overrides.copied().unwrap_or_default();
         let tuning = if self.per_vpa_tuning { tuning } else { &Tuning::NONE };
@@ -175,22 +169,14 @@ impl Settings {
     }
 }
 
-/// The rules for the samples of one container.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelRules {
-    /// The enabled fixes.
     pub fixes: Fixes,
-    /// Bucket boundaries.
     pub scheme: BucketScheme,
-    /// Half-life of CPU samples.
     pub cpu_half_life: Duration,
-    /// Half-life of memory peaks.
     pub memory_half_life: Duration,
-    /// Length of a memory window.
     pub interval: Duration,
-    /// Number of memory windows in the history.
     pub interval_count: u32,
-    /// Factor of an OOM bump.
     pub oom_ratio: f64,
     /// Minimum bytes of an OOM bump.
     pub oom_min_bump: f64,
@@ -209,12 +195,10 @@ impl ModelRules {
         HalfLives { cpu: seconds(self.cpu_half_life), memory: seconds(self.memory_half_life) }
     }
 
-    /// Returns the configuration of CPU histograms.
     pub fn cpu_histogram_config(&self) -> HistogramConfig<'static> {
         HistogramConfig { buckets: Buckets::cpu(self.scheme), half_life: Some(self.cpu_half_life) }
     }
 
-    /// Returns the configuration of memory histograms.
     pub fn memory_histogram_config(&self) -> HistogramConfig<'static> {
         HistogramConfig {
             buckets: Buckets::memory(self.scheme),
@@ -222,7 +206,6 @@ impl ModelRules {
         }
     }
 
-    /// Returns the time range of the history.
     pub fn memory_span(&self) -> Duration {
         self.interval.saturating_mul(self.interval_count)
     }

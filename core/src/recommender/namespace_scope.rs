@@ -17,7 +17,6 @@ pub struct NamespaceScope {
 }
 
 impl NamespaceScope {
-    /// Whether the scope includes this namespace.
     pub fn includes(&self, namespace: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == namespace)
             && !self.ignored.iter().any(|ignored| ignored == namespace)
@@ -30,7 +29,6 @@ impl NamespaceScope {
 pub struct Shard {
     /// The number of this shard, from 1 to `count`.
     pub index: u32,
-    /// The number of shards.
     pub count: u32,
 }
 

@@ -61,7 +61,6 @@ impl Taint {
     }
 }
 
-/// The taints that a pod tolerates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Toleration {
     /// `None` matches every key.
@@ -117,7 +116,6 @@ impl NodeCapacities {
         }
     }
 
-    /// Whether all nodes accept all pods.
     pub fn accept_all_pods(&self) -> bool {
         self.0.iter().all(|(taints, _)| taints.is_empty())
     }

@@ -8,7 +8,6 @@ use crate::{
 use super::{memory_window::SampleRejected, model_settings::ModelRules};
 use crate::types::{compat::Fix, units::Bytes};
 
-/// An OOM kill of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OomKill {
     /// Its memory request at that time; 0 if it had none.

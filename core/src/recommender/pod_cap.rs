@@ -41,14 +41,12 @@ pub struct ResourceLimit {
 }
 
 impl PodLimits {
-    /// Whether there are no limits.
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl ResourceLimit {
-    /// Returns the smaller of two limits.
     fn tighter(a: Option<Self>, b: Option<Self>) -> Option<Self> {
         match (a, b) {
             (Some(a), Some(b)) => Some(if b.amount < a.amount { b } else { a }),

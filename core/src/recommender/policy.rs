@@ -39,22 +39,17 @@ pub struct ContainerPolicy {
     pub off: bool,
     /// The resources with a recommendation.
     pub controlled: ControlledResources,
-    /// The minimum of recommendations.
     pub min_allowed: ResourceAmounts,
-    /// The maximum of recommendations.
     pub max_allowed: ResourceAmounts,
-    /// Model settings for this container.
     pub overrides: Overrides,
 }
 
 /// Model settings that a policy can override for one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// Factor of an OOM bump.
     pub oom_ratio: Option<f64>,
     /// Minimum bytes of an OOM bump.
     pub oom_min_bump: Option<f64>,
-    /// Length of a memory window.
     pub interval: Option<Duration>,
     /// Number of windows in the history.
     pub interval_count: Option<u32>,
@@ -72,7 +67,6 @@ impl Overrides {
         }
     }
 
-    /// Whether no value is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -93,7 +87,6 @@ pub fn policy_for<'a>(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cap {
-    /// The minimum.
     pub min: Option<Quantity>,
     /// The maximum, which takes precedence over the minimum.
     pub max: Option<Quantity>,
@@ -104,7 +97,6 @@ pub struct Cap {
 /// The effect of a [`Cap`] on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapResult {
-    /// The value is unchanged.
     Unchanged,
     /// The value was raised to the minimum.
     Min,

@@ -21,7 +21,6 @@ use crate::{
 pub struct PublishedStatus {
     /// All conditions, including those of other controllers.
     pub conditions: Vec<Condition>,
-    /// The recommendation, if there is one.
     pub recommendation: Option<RecommendationHash>,
     pub observed_generation: Option<i64>,
 }
@@ -39,11 +38,9 @@ pub struct RecommendationHash {
 /// Whether a status has to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusChange {
-    /// Nothing changed.
     None,
     /// Only bounds changed, and by less than the dead-band.
     WithinDeadBand,
-    /// The status has to be written.
     Write,
 }
 
@@ -54,7 +51,6 @@ struct ContainerAmounts<'a, I> {
 }
 
 impl PublishedStatus {
-    /// Reads the status of an object.
     pub fn new(status: Option<&VerticalPodAutoscalerStatus>) -> Self {
         let Some(status) = status else { return Self::default() };
         Self {
@@ -180,7 +176,6 @@ impl RecommendationHash {
         }
     }
 
-    /// Whether there are no containers.
     pub fn is_empty(&self) -> bool {
         self.amounts.is_empty()
     }

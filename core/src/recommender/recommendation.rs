@@ -22,7 +22,6 @@ use super::{
 };
 use crate::types::units::{MAX_AMOUNT, MilliCpu};
 
-/// The recommendation of a VPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
     pub containers: Vec<ContainerRecommendation>,
@@ -35,7 +34,6 @@ pub struct Recommendation {
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecommendation {
     pub container: Arc<str>,
-    /// The target request.
     pub target: ResourceAmounts,
     /// Pods with a lower request should get more.
     pub lower: ResourceAmounts,
@@ -43,7 +41,6 @@ pub struct ContainerRecommendation {
     pub upper: ResourceAmounts,
     /// The target before the policy is applied.
     pub uncapped: ResourceAmounts,
-    /// Why the numbers are what they are.
     pub explanation: Explanation,
 }
 

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::types::quantity::Quantity;
 
-/// The last recommendation of one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecommendationSummary {
     pub container: Arc<str>,
@@ -25,7 +24,6 @@ pub struct RecommendationSummary {
 /// The recommendation of one resource, in cores or bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResourceSummary {
-    /// The target request.
     pub target: f64,
     /// Pods with a lower request should get more.
     pub lower: f64,
@@ -49,7 +47,6 @@ impl RecommendationSummary {
         }
     }
 
-    /// Summarizes a recommendation and its history.
     pub fn new(
         recommendation: &ContainerRecommendation,
         history: Option<&ContainerHistory>,

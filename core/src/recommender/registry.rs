@@ -41,7 +41,7 @@ use crate::types::compat::{Compat, Fix};
 /// The state of all VPAs of a recommender.
 #[derive(Debug)]
 pub struct VpaRegistry {
-    settings: Settings,
+    pub settings: Settings,
     compat: Compat,
     vpas: HashMap<ObjectKey, VpaState>,
     /// The keys in order, for iteration in pages.
@@ -49,7 +49,7 @@ pub struct VpaRegistry {
     /// The number of times that a VPA started to wait for its stored history.
     load_generations: u64,
     /// The ages of the stored records that were loaded.
-    stored_times: StoredTimes,
+    pub stored_times: StoredTimes,
     /// Whether expired records are not replaced, because the clock may be wrong.
     keeps_expired: bool,
 }
@@ -69,11 +69,6 @@ impl VpaRegistry {
             stored_times: StoredTimes::default(),
             keeps_expired: false,
         }
-    }
-
-    /// The settings of the model.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Adds a VPA or updates its settings.
@@ -136,7 +131,7 @@ impl VpaRegistry {
 
     /// Number of containers with a history.
     pub fn containers(&self) -> usize {
-        self.vpas.values().map(|vpa| vpa.history.len()).sum()
+        self.vpas.values().map(|vpa| vpa.history.iter().len()).sum()
     }
 
     pub fn get(&self, key: &ObjectKey) -> Option<&VpaState> {
@@ -240,13 +235,13 @@ impl VpaRegistry {
 
     /// Returns the time of the first live sample of a VPA that waits for its stored history.
     pub fn first_seen(&self, key: &ObjectKey) -> Option<Time> {
-        self.vpas.get(key)?.history.early_samples().first()
+        self.vpas.get(key)?.history.early_samples.first()
     }
 
     /// Returns a builder for the history of a VPA from the single samples of a storage.
     pub fn start_history(&self, key: &ObjectKey) -> Option<HistoryBuilder> {
         let vpa = self.vpas.get(key)?;
-        let early = vpa.history.early_samples().clone();
+        let early = vpa.history.early_samples.clone();
         Some(HistoryBuilder::new(vpa.load_generation, vpa.settings.clone(), early))
     }
 
@@ -262,7 +257,7 @@ impl VpaRegistry {
                 history.set_owner(owner.clone());
             }
             let rules = vpa.settings.rules(Some(&history), &self.settings);
-            let last = history.cpu_samples().last.max(history.memory_samples().last);
+            let last = history.cpu_samples.last.max(history.memory_samples.last);
             let outcome = if fills_gap {
                 vpa.history.fill_gap(name, history, now, &rules)
             } else {
@@ -410,11 +405,6 @@ impl VpaRegistry {
     pub fn saves(&mut self) -> Saves<'_> {
         let (settings, keeps_expired) = (&self.settings, self.keeps_expired);
         Saves { vpas: &mut self.vpas, settings, keeps_expired }
-    }
-
-    /// Returns the ages of the stored records that were loaded.
-    pub fn stored_times(&self) -> StoredTimes {
-        self.stored_times
     }
 
     /// Sets whether VPAs whose stored records look expired or written in the future are not saved. While the clock may be

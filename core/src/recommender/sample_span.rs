@@ -37,10 +37,8 @@ pub(super) struct SampleSpan<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct SpanCarry(f64);
 
-/// The samples that a span is equivalent to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SpanSamples {
-    /// Time of the last sample.
     at: Time,
     /// Nanoseconds between samples.
     spacing: i64,

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use crate::history::checkpoint;
 use crate::{
-    history::{BucketScheme, HistogramWeights, ReplicaState, SampleStats, Snapshot},
+    history::{BucketScheme, HistogramWeights, ReplicaState, SampleStats, Snapshot, checkpoint},
     types::Time,
 };
 
@@ -19,16 +18,13 @@ use super::{
 };
 use crate::types::compat::Fix;
 
-/// Why a snapshot cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part}: {why}")]
 pub struct InvalidSnapshot {
     pub part: &'static str,
-    /// The error.
     pub why: String,
 }
 
-/// Returns the complete history as of `now`.
 pub(super) fn to_snapshot(history: &ContainerHistory, now: Time, rules: &ModelRules) -> Snapshot {
     let (_, config) = history.histogram_configs(rules);
     let (cpu, memory) = aggregate::merged(history, rules);
@@ -65,7 +61,7 @@ pub(super) fn to_snapshot(history: &ContainerHistory, now: Time, rules: &ModelRu
         bump: history.bump,
         throttling: history.throttling.as_deref().copied(),
         bootstrapped: history.bootstrapped,
-        plan: rules.plan.and(history.plan.as_deref()).map(|plan| plan.state().encode()),
+        plan: rules.plan.and(history.plan.as_deref()).map(|plan| plan.state.encode()),
     }
 }
 
@@ -177,7 +173,7 @@ impl HistogramRestore<'_> {
             Histogram::from_weights(stored, weights).map_err(invalid)?
         } else {
             let as_saved = checkpoint::encode(weights)
-                .and_then(|saved| checkpoint::decode(&saved, stored.count(), stored.epsilon()))
+                .and_then(|saved| checkpoint::decode(&saved, stored.count(), stored.epsilon))
                 .map_err(|error| invalid(error.to_string()))?;
             Histogram::from_weights(stored, &as_saved).map_err(invalid)?
         };

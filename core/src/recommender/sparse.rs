@@ -9,7 +9,6 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// Returns the value of a slot.
     pub fn get(&self, slot: u8) -> f64 {
         if self.is_touched(slot) { self.values[self.rank(slot)] } else { 0.0 }
     }
@@ -31,7 +30,6 @@ impl Sparse {
         self.iter().skip(self.rank(low)).take_while(move |(slot, _)| *slot <= high)
     }
 
-    /// Multiplies the slots from `low` to `high`.
     pub fn scale_range(&mut self, low: u8, high: u8, factor: f64) {
         let from = self.rank(low);
         let to = self.rank(high) + usize::from(self.is_touched(high));

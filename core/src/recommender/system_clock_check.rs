@@ -26,7 +26,6 @@ pub struct StoredTimes {
     pub in_future: usize,
 }
 
-/// Evidence about the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockEvidence {
     /// The time of this process's clock.
@@ -39,7 +38,6 @@ pub struct ClockEvidence {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockDoubt {
-    /// The API server's clock differs.
     #[error("the API server's clock shows {server}")]
     ServerDisagrees {
         /// The time of the API server's clock.

@@ -19,17 +19,12 @@ use crate::{
 pub struct Tuning {
     /// How requests are determined.
     pub profile: Option<RequestProfile>,
-    /// Percentile of the CPU target, 0 to 1.
     pub cpu_percentile: Option<f64>,
-    /// Percentile of the memory target, 0 to 1.
     pub memory_percentile: Option<f64>,
     /// Fraction that is added to every percentile.
     pub margin: Option<f64>,
-    /// Half-life of samples.
     pub half_life: Option<Duration>,
-    /// Minimum CPU of each container.
     pub cpu_floor: Option<MilliCpu>,
-    /// Minimum memory of each container.
     pub memory_floor: Option<Bytes>,
 }
 
@@ -62,11 +57,9 @@ pub fn keys() -> impl Iterator<Item = &'static str> {
 /// A named set of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// The value of the annotation.
     pub name: &'static str,
     /// The workloads that it is meant for.
     pub meant_for: &'static str,
-    /// The values that it sets.
     pub tuning: Tuning,
 }
 
@@ -104,7 +97,6 @@ pub const PROFILES: [Profile; 3] = [
 ];
 
 impl Tuning {
-    /// No tuning.
     pub const NONE: Self = Self {
         profile: None,
         cpu_percentile: None,

@@ -23,7 +23,6 @@ pub struct VpaSettings {
     pub policies: Vec<ContainerPolicy>,
     /// Containers whose CPU is rounded up to whole cores.
     pub integer_cpu_containers: Vec<Box<str>>,
-    /// The tuning annotations.
     pub tuning: Tuning,
     /// Whether the update mode evicts pods to change their requests.
     pub evicts: bool,
@@ -65,7 +64,6 @@ impl VpaSettings {
         self.rules(Some(container), settings)
     }
 
-    /// Returns the rules for the samples of a container.
     pub fn rules(&self, container: Option<&ContainerHistory>, settings: &Settings) -> ModelRules {
         let overrides = container.and_then(ContainerHistory::overrides);
         let mut rules = settings.rules(overrides.filter(|_| settings.per_vpa_config), &self.tuning);

@@ -17,7 +17,6 @@ pub enum HistoryWeighting {
 }
 
 impl HistoryWeighting {
-    /// The default of a mode.
     pub const fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::Upstream,

@@ -1,6 +1,10 @@
-//! Puts the report together: evidence to targets, levels, changes, costs and totals.
+//! Puts the report of each workload together: evidence to targets, levels, changes and costs.
+
+mod whole_report;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use self::whole_report::{EvidenceOf, WorkloadEvidenceOf, each_report, report};
 
 use super::{
     autoscaler::{AutoscalerRule, ContainerRequest, SharedDecision, decide, stay_all},
@@ -12,70 +16,18 @@ use super::{
     options::ReportOptions,
     pod_amounts::{by_template, in_pods, running_remark, template_amounts},
     pod_count::mean_pods,
-    prices::{HOURS_PER_MONTH, Price},
+    prices::Price,
     report::{
-        Change, ContainerReport, NoPatchReason, Report, ResourceReport, SCHEMA_VERSION,
-        TargetChange, WorkloadReport,
+        Change, ContainerReport, NoPatchReason, ResourceReport, TargetChange, WorkloadReport,
     },
     severity::{Risk, cpu_risk, memory_risk, risk_without_need, waste},
     shape::shape_of,
     survey::{Container, ContainerRole, Resource, Survey, Workload},
     targets::{ContainerTargets, NodeSizes, targets_of},
-    totals::TotalsBuilder,
 };
 use crate::types::Time;
 
 const RESOURCES: [Resource; 2] = [Resource::Cpu, Resource::Memory];
-
-/// Finds the evidence of a container; `None` if there are no series.
-pub type EvidenceOf<'a> = dyn Fn(&Workload, &Container) -> Option<&'a ContainerEvidence> + 'a;
-
-/// Decides what every workload should request. The result depends only on the arguments, and not on the order
-/// of workloads in the survey.
-pub fn report(
-    survey: &Survey,
-    evidence: &EvidenceOf<'_>,
-    options: &ReportOptions,
-    now: Time,
-) -> Report {
-    let clusters: BTreeSet<Option<&str>> =
-        survey.workloads.iter().map(|workload| workload.cluster.as_deref()).collect();
-    let nodes = clusters.into_iter().map(|cluster| (cluster, NodeSizes::of(survey, cluster)));
-    let assembly = Assembly { survey, options, now, nodes: nodes.collect() };
-    let mut workloads: Vec<&Workload> = survey.workloads.iter().collect();
-    workloads.sort_by(|left, right| identity(left).cmp(&identity(right)));
-    let (mut all, mut namespaces) = (TotalsBuilder::default(), BTreeMap::new());
-    let mut reports = Vec::with_capacity(workloads.len());
-    let mut assumed = 0;
-    for workload in workloads {
-        let evidence: Vec<_> =
-            workload.all_containers().map(|container| evidence(workload, container)).collect();
-        let (report, pods) = assembly.workload(workload, &evidence);
-        all.add(&report, pods);
-        let of_namespace: &mut TotalsBuilder =
-            namespaces.entry(report.namespace.clone()).or_default();
-        of_namespace.add(&report, pods);
-        assumed += usize::from(assembly.has_assumed_price(workload));
-        reports.push(report);
-    }
-    let head = &options.head;
-    let namespaces = namespaces.into_iter().map(|(name, totals)| (name, totals.totals()));
-    Report {
-        schema_version: SCHEMA_VERSION,
-        kind: "recommend".to_owned(),
-        version: head.version.clone(),
-        at: now,
-        sources: head.sources.clone(),
-        settings: head.settings.clone(),
-        strategy: head.strategy.clone(),
-        currency: options.prices.as_ref().map(|prices| prices.currency.clone()),
-        totals: all.totals(),
-        namespaces: namespaces.collect(),
-        workloads: reports,
-        unread: survey.unread.iter().chain(&head.unread).cloned().collect(),
-        remarks: remarks(options, assumed),
-    }
-}
 
 fn request_above_nodes(
     container: &Container,
@@ -93,28 +45,8 @@ fn request_above_nodes(
     Some(format!("the {name} request {request} is more than any node has ({largest})"))
 }
 
-fn identity(workload: &Workload) -> [Option<&str>; 4] {
-    let Workload { cluster, namespace, kind, name, .. } = workload;
-    [cluster.as_deref(), Some(namespace), Some(kind), Some(name)]
-}
-
-fn remarks(options: &ReportOptions, assumed: usize) -> Vec<String> {
-    let mut remarks = options.head.remarks.clone();
-    if let Some(prices) = &options.prices {
-        remarks.extend(prices.remarks.iter().cloned());
-        remarks.push(format!(
-            "costs are those of requests in {HOURS_PER_MONTH} hours: money comes back only when nodes go"
-        ));
-        if assumed > 0 {
-            remarks.push(format!(
-                "{assumed} workloads have the prices of no particular node, because the nodes of their pods are unknown"
-            ));
-        }
-    }
-    remarks
-}
-
-struct Assembly<'a> {
+/// Decides what single workloads of a survey should request.
+pub struct Assembly<'a> {
     survey: &'a Survey,
     options: &'a ReportOptions,
     now: Time,
@@ -147,9 +79,17 @@ impl PodCost {
     }
 }
 
-impl Assembly<'_> {
-    /// The report of a workload, and the mean number of its pods.
-    fn workload(
+impl<'a> Assembly<'a> {
+    pub fn new(survey: &'a Survey, options: &'a ReportOptions, now: Time) -> Self {
+        let clusters: BTreeSet<Option<&str>> =
+            survey.workloads.iter().map(|workload| workload.cluster.as_deref()).collect();
+        let nodes = clusters.into_iter().map(|cluster| (cluster, NodeSizes::of(survey, cluster)));
+        Self { survey, options, now, nodes: nodes.collect() }
+    }
+
+    /// The report of a workload of the survey, and the mean number of its pods. `evidence` is that of all of its
+    /// containers, in their order.
+    pub fn workload(
         &self,
         workload: &Workload,
         evidence: &[Option<&ContainerEvidence>],
@@ -205,12 +145,12 @@ impl Assembly<'_> {
         (report, pods)
     }
 
-    fn draft<'a>(
+    fn draft<'w>(
         &self,
-        (container, no_patch, nodes): (&'a Container, Option<NoPatchReason>, &NodeSizes),
-        evidence: Option<&'a ContainerEvidence>,
+        (container, no_patch, nodes): (&'w Container, Option<NoPatchReason>, &NodeSizes),
+        evidence: Option<&'w ContainerEvidence>,
         targets: ContainerTargets,
-    ) -> Draft<'a> {
+    ) -> Draft<'w> {
         let mut remarks = targets.remarks.clone();
         let defaults = container.limit_range.as_ref();
         remarks.extend(defaults.map(|name| {
@@ -227,7 +167,7 @@ impl Assembly<'_> {
                 limit_rule: self.options.limits.of(resource),
                 max_allowed: amount_of(&self.options.max_allowed, resource),
                 share: self.options.thresholds.change.share,
-                runtime: container.runtime.as_ref(),
+                runtime: container.runtime.as_deref(),
                 memory_peak: evidence.and_then(|evidence| evidence.memory_peak),
                 least_limit: targets.least_memory_limit.filter(|_| resource == Resource::Memory),
             });
@@ -316,7 +256,7 @@ impl Assembly<'_> {
                 (cache >= cache_share * peak.bytes.0 as f64 && cache > 0.0).then_some(needed)
             }),
             node_groups: if splits { groups.to_vec() } else { Vec::new() },
-            runtime: container.runtime.clone(),
+            runtime: container.runtime.as_deref().cloned(),
             remarks,
         }
     }
@@ -375,10 +315,11 @@ impl Assembly<'_> {
         // Targets of runs do not come from the chain of the recommender.
         let recommendation =
             evidence.recommendation.as_ref().filter(|_| evidence.run_targets.is_none());
-        row.explanation = recommendation.and_then(|recommendation| match resource {
+        let explanation = recommendation.and_then(|recommendation| match resource {
             Resource::Cpu => recommendation.explanation.cpu.clone(),
             Resource::Memory => recommendation.explanation.memory.clone(),
         });
+        row.explanation = explanation.map(Box::new);
         row
     }
 

@@ -29,7 +29,7 @@ pub fn possible_heap(
     jvm: &JvmMemory,
     thresholds: &JvmThresholds,
 ) -> Option<PossibleHeap> {
-    let RuntimeHint::Jvm { known_by, max_heap, max_heap_percent } = container.runtime.as_ref()?
+    let RuntimeHint::Jvm { known_by, max_heap, max_heap_percent } = container.runtime.as_deref()?
     else {
         return None;
     };
@@ -73,11 +73,11 @@ mod tests {
 
     fn java(max_heap: Option<i64>, percent: Option<u8>, limit: Option<i64>) -> Container {
         let mut main = container(Amounts::default(), amounts(None, limit));
-        main.runtime = Some(RuntimeHint::Jvm {
+        main.runtime = Some(Box::new(RuntimeHint::Jvm {
             known_by: "-Xmx2g".to_owned(),
             max_heap: max_heap.map(Bytes),
             max_heap_percent: percent,
-        });
+        }));
         main
     }
 

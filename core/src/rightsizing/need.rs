@@ -69,14 +69,17 @@ pub fn request_of(container: &Container, resource: Resource) -> Option<i64> {
 
 /// The limit that pods of a container run with.
 pub fn running_limit_of(container: &Container, resource: Resource) -> Option<i64> {
-    set_amount(&container.running.map_or(container.limits, |running| running.limits), resource)
+    set_amount(
+        &container.running.as_ref().map_or(container.limits, |running| running.limits),
+        resource,
+    )
 }
 
 /// What existing pods of a container request. It differs from [`request_of`] if they were sized when they were admitted, or
 /// resized.
 pub fn running_request_of(container: &Container, resource: Resource) -> Option<i64> {
-    match container.running {
-        Some(RunningAmounts { requests, limits }) => request(&requests, &limits, resource),
+    match container.running.as_deref() {
+        Some(RunningAmounts { requests, limits }) => request(requests, limits, resource),
         None => request_of(container, resource),
     }
 }

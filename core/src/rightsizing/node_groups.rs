@@ -34,7 +34,7 @@ pub struct NodeGroup {
 
 /// The label that is set for the nodes of a workload: by its annotation, else by the flag.
 pub fn label_of<'a>(workload: &'a Workload, flag: Option<&'a str>) -> Option<&'a str> {
-    let annotation = workload.annotations.get(NODE_GROUPS_ANNOTATION).map(|label| &**label);
+    let annotation = workload.annotations.get(NODE_GROUPS_ANNOTATION);
     annotation.filter(|label| !label.is_empty()).or(flag)
 }
 
@@ -185,9 +185,9 @@ mod tests {
         let mut workload = Workload::default();
         assert_eq!(label_of(&workload, None), None);
         assert_eq!(label_of(&workload, Some("zone")), Some("zone"));
-        workload.annotations.insert(NODE_GROUPS_ANNOTATION.into(), "disk".into());
+        workload.annotations = [(NODE_GROUPS_ANNOTATION, "disk")].into_iter().collect();
         assert_eq!(label_of(&workload, Some("zone")), Some("disk"));
-        workload.annotations.insert(NODE_GROUPS_ANNOTATION.into(), "".into());
+        workload.annotations = [(NODE_GROUPS_ANNOTATION, "")].into_iter().collect();
         assert_eq!(label_of(&workload, Some("zone")), Some("zone"));
     }
 

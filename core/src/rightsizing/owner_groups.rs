@@ -67,8 +67,8 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
     let all = std::mem::take(workloads);
     for mut workload in all {
         let of_job = of_series.get(&(&*workload.namespace, &*workload.name)).copied();
-        let own = group_name(labels, &workload.labels);
-        let name = own.or_else(|| group_name(labels, &of_job?.labels));
+        let own = group_name(labels, |label| workload.labels.get(label));
+        let name = own.or_else(|| group_name(labels, label_of(&of_job?.labels)));
         let name = name.filter(|_| may_be_grouped(&workload));
         let Some(name) = name else {
             workloads.push(workload);
@@ -79,7 +79,7 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
         groups.entry(key).or_default().push(workload);
     }
     for container in &known.containers {
-        let Some(name) = group_name(labels, &container.labels) else { continue };
+        let Some(name) = group_name(labels, label_of(&container.labels)) else { continue };
         let key = (cluster.clone(), container.namespace.clone(), name);
         let jobs = groups.entry(key).or_default();
         // Only Jobs that are gone: this stands for them.
@@ -99,7 +99,7 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
     for ((cluster, namespace, name), jobs) in groups {
         let of_group = known.jobs.iter().filter(|job| {
             job.namespace == namespace
-                && group_name(labels, &job.labels).is_some_and(|known| known == name)
+                && group_name(labels, label_of(&job.labels)).is_some_and(|known| known == name)
         });
         let workload = group(&by, jobs, of_group);
         workloads.push(Workload { cluster, name, ..workload });
@@ -166,17 +166,23 @@ fn generated_base(name: &str) -> Option<&str> {
 
 /// The name of the group of an object with these labels, such as `app=import,team=data`; `None` if it has none of them. No
 /// object can have such a name.
-fn group_name(labels: &[String], of: &BTreeMap<Box<str>, Box<str>>) -> Option<Box<str>> {
+fn group_name<'a>(labels: &[String], value: impl Fn(&str) -> Option<&'a str>) -> Option<Box<str>> {
     let parts: Vec<String> = labels
         .iter()
         .filter_map(|label| {
-            let value = of.get(label.as_str()).filter(|value| !value.is_empty())?;
+            let value = value(label).filter(|value| !value.is_empty())?;
             // Names of workloads have no slash.
             let name = label.rsplit('/').next().unwrap_or(label);
             Some(format!("{name}={value}"))
         })
         .collect();
     (!parts.is_empty()).then(|| parts.join(",").into())
+}
+
+fn label_of<'a>(
+    labels: &'a BTreeMap<Box<str>, Box<str>>,
+) -> impl Fn(&str) -> Option<&'a str> + use<'a> {
+    |label| labels.get(label).map(|value| &**value)
 }
 
 /// The workload of these Jobs.
@@ -230,7 +236,7 @@ mod tests {
             api_version: Some("batch/v1".into()),
             kind: JOB.into(),
             name: name.into(),
-            labels: labels(of),
+            labels: of.iter().copied().collect(),
             created: Some(Time::from_secs(created)),
             pods: vec![format!("{name}-x2x4z").into()],
             containers: vec![container(amounts(Some(created), Some(MI)), amounts(None, None))],

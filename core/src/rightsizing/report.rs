@@ -297,7 +297,7 @@ pub struct ResourceReport {
     /// Why there is no number.
     pub unsaid: Option<EvidenceGap>,
     /// How the recommender came to the number.
-    pub explanation: Option<ResourceExplanation>,
+    pub explanation: Option<Box<ResourceExplanation>>,
 }
 
 impl ResourceReport {

@@ -36,7 +36,7 @@ pub fn shape_of(
 }
 
 fn runtime_shape(container: &Container) -> Option<String> {
-    match container.runtime.as_ref()? {
+    match container.runtime.as_deref()? {
         RuntimeHint::Jvm { known_by, .. } => Some(format!("jvm by {known_by}")),
         RuntimeHint::Go { known_by, .. } => Some(format!("go by {known_by}")),
     }
@@ -50,19 +50,19 @@ mod tests {
     fn shapes_are_said_with_how_they_are_known() {
         let runs = Some(RunCounts { total: 9, seen: 9, ..RunCounts::default() });
         let jvm = Container {
-            runtime: Some(RuntimeHint::Jvm {
+            runtime: Some(Box::new(RuntimeHint::Jvm {
                 known_by: "-XX:MaxRAMPercentage=75".to_owned(),
                 max_heap: None,
                 max_heap_percent: Some(75),
-            }),
+            })),
             ..Container::default()
         };
         let go = Container {
-            runtime: Some(RuntimeHint::Go {
+            runtime: Some(Box::new(RuntimeHint::Go {
                 known_by: "GOMEMLIMIT=1GiB".to_owned(),
                 memory_limit: None,
                 follows_limit: false,
-            }),
+            })),
             ..Container::default()
         };
         for (annotation, runs, label, containers, expected) in [
@@ -81,10 +81,8 @@ mod tests {
             (Some("two\nlines"), None, None, vec![], None),
             (Some(""), None, None, vec![], None),
         ] {
-            let annotations = annotation
-                .map(|shape: &str| (SHAPE_ANNOTATION.into(), shape.into()))
-                .into_iter()
-                .collect();
+            let annotations =
+                annotation.map(|shape: &str| (SHAPE_ANNOTATION, shape)).into_iter().collect();
             let workload =
                 Workload { kind: "CronJob".into(), annotations, containers, ..Workload::default() };
             assert_eq!(shape_of(&workload, runs, label).as_deref(), expected);

@@ -1,10 +1,11 @@
 //! The workloads of a cluster as they are now, from the API server or from the series of kube-state-metrics.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+use super::labels::Labels;
 use crate::types::{
     Time,
     units::{Bytes, MilliCpu},
@@ -75,7 +76,7 @@ pub struct Node {
 
 /// CPU and memory. A missing amount is not set or unknown; it is never 0.
 #[skip_serializing_none]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "camelCase")]
 pub struct Amounts {
     pub cpu: Option<MilliCpu>,
@@ -94,9 +95,9 @@ pub struct Workload {
     pub kind: Box<str>,
     pub name: Box<str>,
     /// The labels of the object.
-    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub labels: Labels,
     /// The annotations of the object that decisions use: those with the prefixes of Plimsoll and Helm.
-    pub annotations: BTreeMap<Box<str>, Box<str>>,
+    pub annotations: Labels,
     /// The number of its pods that should run; `None` if unknown.
     pub replicas: Option<u32>,
     /// When it was created, if known.
@@ -197,10 +198,10 @@ pub struct UtilizationTarget {
     pub percent: u32,
 }
 
-/// A container of a pod template.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A container of a pod template. A large cluster has many: what few of them have is boxed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// When it runs.
     pub role: ContainerRole,
     /// The requests of the pod template. A missing one is its limit, if it has one.
@@ -209,17 +210,17 @@ pub struct Container {
     pub limits: Amounts,
     /// What its pods run with: a VerticalPodAutoscaler or a resize in place changes pods and not the template. `None` if there
     /// are no pods, or no template.
-    pub running: Option<RunningAmounts>,
+    pub running: Option<Box<RunningAmounts>>,
     /// The LimitRange whose defaults are among its requests and limits.
     pub limit_range: Option<Box<str>>,
     /// Whether requests and limits could not be read. Then a missing amount is unknown, and not unset.
     pub resources_unknown: bool,
     /// Settings of the runtime that determine its memory.
-    pub runtime: Option<RuntimeHint>,
+    pub runtime: Option<Box<RuntimeHint>>,
 }
 
 /// The requests and limits of a container in existing pods. If the pods differ, the largest amounts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RunningAmounts {
     pub requests: Amounts,
     pub limits: Amounts,
@@ -248,7 +249,7 @@ pub enum ContainerRole {
 
 /// Settings of a language runtime in the arguments and the environment of a container.
 #[skip_serializing_none]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Hash)]
 #[serde(rename_all = "camelCase", tag = "runtime")]
 pub enum RuntimeHint {
     /// A Java virtual machine.

@@ -136,7 +136,7 @@ fn of_container(
         }
         let jvm = evidence.and_then(|evidence| evidence.jvm_memory.as_ref());
         let is_killed = evidence.is_some_and(|evidence| evidence.oom_kills > 0);
-        let by_data = container.runtime.as_ref().zip(jvm).filter(|_| !is_killed);
+        let by_data = container.runtime.as_deref().zip(jvm).filter(|_| !is_killed);
         let by_data = by_data.and_then(|(hint, jvm)| request_with_relative_heap(hint, jvm));
         if let Some(by_data) = by_data.filter(|by_data| *by_data < need.target) {
             let texts = [by_data, need.target].map(|amount| amount_text(Resource::Memory, amount));
@@ -146,7 +146,7 @@ fn of_container(
             ));
             *need = need.with_target(by_data);
         }
-        let floor = container.runtime.as_ref().and_then(|hint| memory_floor(hint, jvm));
+        let floor = container.runtime.as_deref().and_then(|hint| memory_floor(hint, jvm));
         if let Some(floor) = floor.filter(|floor| floor.bytes > need.target) {
             *need = need.at_least(floor.bytes);
             remarks.push(floor.reason);

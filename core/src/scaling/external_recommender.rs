@@ -17,35 +17,29 @@ pub struct RecommendResponse {
     pub upper_bound: i32,
     /// The observed value of the first target.
     pub observed_target: f64,
-    /// The reason for the recommendation.
     pub reason: String,
 }
 
 /// The part of a request that comes from the spec of the object.
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendRequest<'a> {
-    /// The target workload.
     pub target: &'a ScaleTarget,
     /// The minimum replicas; 0 if missing.
     pub min_replicas: i32,
-    /// The maximum replicas.
     pub max_replicas: i32,
     /// The type of the target, such as `cpu`.
     pub target_type: &'a str,
     pub low_watermark: Option<Quantity>,
     pub high_watermark: Option<Quantity>,
-    /// Additional settings.
     pub settings: &'a BTreeMap<String, String>,
 }
 
 /// The part of a request that comes from the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct RecommendContext<'a> {
-    /// The namespace of the object.
     pub namespace: &'a str,
     /// The name of the cluster; may be empty.
     pub cluster: &'a str,
-    /// The scale of the target.
     pub scale: Scale,
     /// Number of pods that count as ready.
     pub ready_pods: u32,

@@ -31,9 +31,7 @@ pub enum MetricRequest {
     },
     /// The sum of the result of a Prometheus query.
     PromQl { query: String },
-    /// A recommendation.
     Recommender {
-        /// URL of the recommender.
         url: String,
         /// TLS settings of the object, if it has any.
         tls_config: Option<TlsConfig>,

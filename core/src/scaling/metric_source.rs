@@ -13,9 +13,7 @@ pub type Milli = i64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum MetricSourceType {
-    /// A metric of the external metrics API.
     External,
-    /// A Prometheus query.
     Prometheus,
     /// The resource usage of pods.
     Resource,
@@ -38,10 +36,8 @@ pub enum MetricError {
     /// The request failed, or the response is an error.
     #[error("{0}")]
     Failed(String),
-    /// The response is empty.
     #[error("no metrics returned from {0} metrics API")]
     Empty(&'static str),
-    /// The value is not a number.
     #[error("the value is not a number")]
     NotANumber,
     /// The value was sampled too long ago.
@@ -71,10 +67,8 @@ impl MetricError {
     }
 }
 
-/// A fetched metric value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
-    /// The sum of all series.
     Sum {
         sum: Milli,
         /// When it was sampled, if the source reports it.
@@ -89,7 +83,6 @@ pub enum MetricValue {
         /// When the oldest value was sampled, if the source reports it.
         at: Option<Time>,
     },
-    /// The response of a recommender.
     Recommendation(RecommendResponse),
 }
 

@@ -41,10 +41,8 @@ pub struct Pod {
 /// Why nothing can be computed from the pods.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PodsNotReady {
-    /// There are no pods.
     #[error("no pods returned by selector while calculating replica count")]
     NoPods,
-    /// No pod is ready.
     #[error("among the {among} pods, none is ready. Skipping recommendation")]
     NoneReady { among: usize },
     #[error("{percent} % of the pods are unready, will not autoscale {object}")]
@@ -54,7 +52,6 @@ pub enum PodsNotReady {
         /// Namespace and name of the target.
         object: String,
     },
-    /// No ready pod reports usage.
     #[error("did not receive metrics for any ready pods")]
     NoUsage,
 }
@@ -62,7 +59,6 @@ pub enum PodsNotReady {
 /// Decides which pods of a workload count as ready.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadinessPolicy<'a> {
-    /// Namespace and name of the target, for messages.
     pub target: NamespacedName<'a>,
     /// How long a pending pod counts as ready.
     pub pending_counts_for: Duration,
@@ -70,13 +66,11 @@ pub struct ReadinessPolicy<'a> {
     pub starting_ignored_for: Duration,
     /// The percentage of pods that have to be ready.
     pub min_ready_percent: i32,
-    /// The current time.
     pub now: Time,
     /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
-/// Namespace and name of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespacedName<'a> {
     pub namespace: &'a str,

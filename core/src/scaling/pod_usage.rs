@@ -27,7 +27,19 @@ pub const MAX_AGE: Duration = Duration::from_mins(5);
 const MIN_SPAN: Duration = Duration::from_secs(15);
 
 /// A resource whose usage is known from series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::EnumString,
+    strum::IntoStaticStr,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum UsageResource {
     /// A counter of CPU seconds.
     Cpu,
@@ -35,7 +47,6 @@ pub enum UsageResource {
     Memory,
 }
 
-/// Usage of one resource by the containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
     /// When the newest sample of the pod was taken.
@@ -60,20 +71,16 @@ pub struct UsageSeries {
 
 impl UsageResource {
     /// The name in requests, limits and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Cpu, Self::Memory].into_iter().find(|resource| resource.name() == name)
+        name.parse().ok()
     }
 }
 
 impl UsageSeries {
-    /// No series yet, of a resource at this time.
     pub fn new(resource: UsageResource, now: Time) -> Self {
         Self { resource, now, pods: HashMap::new() }
     }
@@ -105,12 +112,10 @@ impl UsageSeries {
         }
     }
 
-    /// The number of containers that have a series.
     pub fn containers(&self) -> usize {
         self.pods.values().map(BTreeMap::len).sum()
     }
 
-    /// Removes all series.
     pub fn clear(&mut self) {
         self.pods.clear();
     }

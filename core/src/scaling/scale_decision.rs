@@ -2,6 +2,7 @@
 //! rendered from it, and the next decision takes from it since when a metric is in its state.
 
 use serde::Serialize;
+use strum::{EnumString, IntoStaticStr};
 
 use super::{metric_source::Milli, restriction::Restriction};
 use crate::{
@@ -38,13 +39,11 @@ pub struct ScaleDecision {
     pub unknown_since: Option<Time>,
 }
 
-/// The evaluation of one metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricDecision {
     /// The name, as used in labels.
     pub label: String,
-    /// The name with its selector.
     pub name: String,
     /// The value that was compared with the bounds, in thousandths.
     pub value: Option<f64>,
@@ -68,9 +67,7 @@ pub struct MetricDecision {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricBounds {
-    /// The low bound of the spec.
     pub low: Milli,
-    /// The high bound of the spec.
     pub high: Milli,
     /// The low bound minus its tolerance: replicas are removed below it.
     pub tolerated_low: Milli,
@@ -81,14 +78,14 @@ pub struct MetricBounds {
 /// Why a metric is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UnknownMetric {
-    /// In one word.
     pub reason: &'static str,
     pub message: String,
 }
 
 /// The position of a value relative to its bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Position {
     /// Above the high bound plus its tolerance.
     Above,
@@ -100,18 +97,8 @@ pub enum Position {
 
 impl Position {
     /// The name used in the status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Above => "above",
-            Self::Inside => "inside",
-            Self::Below => "below",
-        }
-    }
-
-    fn from_word(word: &str) -> Option<Self> {
-        [Self::Above, Self::Inside, Self::Below]
-            .into_iter()
-            .find(|position| position.as_str() == word)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -154,7 +141,7 @@ impl ScaleDecision {
     /// them.
     pub fn from_status(status: &ScaleDecisionStatus) -> Self {
         let metrics = status.sources.iter().map(|source| {
-            let position = Position::from_word(&source.position);
+            let position = source.position.parse::<Position>().ok();
             let is_known = position.is_some() || source.position.is_empty();
             let since = source.since.as_ref().filter(|_| is_known).map(from_timestamp);
             MetricDecision {
@@ -180,6 +167,8 @@ impl MetricDecision {
 
     fn status(&self) -> MetricDecisionStatus {
         let quantity = |milli| Quantity::from_milli(milli, Format::DecimalSi);
+        let unknown = self.unknown.as_ref();
+        let (reason, message) = unknown.map_or(("", ""), |why| (why.reason, &*why.message));
         MetricDecisionStatus {
             name: self.name.clone(),
             value: self.value.map(|value| quantity(value as Milli)),
@@ -189,12 +178,8 @@ impl MetricDecision {
             since: self.since.map(to_timestamp),
             proposal: self.proposal,
             chosen: self.is_chosen,
-            unknown: self.unknown.as_ref().map_or("", |unknown| unknown.reason).to_owned(),
-            message: self
-                .unknown
-                .as_ref()
-                .map_or("", |unknown| unknown.message.as_str())
-                .to_owned(),
+            unknown: reason.to_owned(),
+            message: message.to_owned(),
         }
     }
 }

@@ -6,7 +6,6 @@ pub const STATUS_UPDATE_FAILED: &str = "FailedUpdateStatus";
 /// The outcome of a decided change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleOutcome {
-    /// There was no change to make.
     NoChange,
     /// The change is about to be sent, and has to be recorded first.
     Pending,

@@ -27,7 +27,6 @@ pub enum UpdatePolicy {
     Recreate,
 }
 
-/// An in-memory cluster.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     start: Time,
@@ -36,7 +35,6 @@ pub struct Cluster {
     workloads: Vec<RunningWorkload>,
 }
 
-/// A workload and its pods.
 #[derive(Clone, Debug)]
 struct RunningWorkload {
     spec: Workload,
@@ -118,7 +116,6 @@ impl Cluster {
         self.workloads.iter().map(|running| &running.spec)
     }
 
-    /// The names of the existing pods.
     pub fn pod_names(&self) -> impl Iterator<Item = &str> {
         self.workloads.iter().flat_map(|running| &running.pods).map(|pod| &*pod.name)
     }
@@ -194,7 +191,6 @@ impl Cluster {
         }
     }
 
-    /// Simulates one minute.
     pub fn step(&mut self, sink: &mut dyn MinuteSink) {
         let minute = self.minute;
         self.minute += 1;

@@ -1,14 +1,12 @@
-//! Demand: what a container would use without limits, as a function of virtual time, from a seed or a file.
+//! Demand: what a container would use without limits, as a function of virtual time, from a seed.
 
 use std::sync::Arc;
 
-use crate::types::Time;
-
-use super::{
-    noise::{Noise, smooth_step},
-    series::Series,
+use super::noise::{Noise, smooth_step};
+use crate::types::{
+    Time,
+    units::{Bytes, MilliCpu},
 };
-use crate::types::units::{Bytes, MilliCpu};
 
 /// One mebibyte.
 pub const MIB: i64 = 1024 * 1024;
@@ -16,7 +14,6 @@ pub const MIB: i64 = 1024 * 1024;
 /// The inputs of a demand function.
 #[derive(Clone, Copy, Debug)]
 pub struct DemandContext {
-    /// Virtual time.
     pub now: Time,
     /// Minutes since the start of the cluster.
     pub minute: u64,
@@ -53,8 +50,6 @@ pub enum CpuDemand {
         /// The demand after startup.
         then: Box<CpuDemand>,
     },
-    /// Recorded values, in cores.
-    Recorded(Arc<Series>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -92,8 +87,8 @@ pub enum MemoryDemand {
         /// How much runs differ, as a fraction of `end`.
         spread: f64,
     },
-    /// Recorded values, in bytes.
-    Recorded(Arc<Series>),
+    /// Each level from its time on; nothing before the first one.
+    Steps(Arc<[(Time, Bytes)]>),
 }
 
 impl CpuDemand {
@@ -112,7 +107,6 @@ impl CpuDemand {
                 MilliCpu(noisy_level(burst.0, 0.1, moment, "start") as i64)
             }
             Self::Starting { then, .. } => then.at(moment),
-            Self::Recorded(series) => MilliCpu((series.at(moment.now) * 1000.0).round() as i64),
         }
     }
 }
@@ -138,7 +132,10 @@ impl MemoryDemand {
                 let run = 1.0 + spread * moment.noise.for_name("run").bell_shaped(0);
                 start.0 as f64 + (end.0 as f64 * run - start.0 as f64) * moment.progress
             }
-            Self::Recorded(series) => series.at(moment.now).round(),
+            Self::Steps(steps) => {
+                let begun = steps.partition_point(|(from, _)| *from <= moment.now);
+                begun.checked_sub(1).map_or(0.0, |last| steps[last].1.as_f64())
+            }
         };
         Bytes(bytes as i64)
     }

@@ -1,7 +1,7 @@
 //! A virtual cluster on a virtual clock, for the demo and for backtests.
 //!
 //! ```text
-//!   demand (seeded curves, or a CSV file)
+//!   demand (seeded curves)
 //!      │ minute by minute
 //!      ▼
 //!   cluster ── pods: throttled, OOM killed, restarted ──▶ ContainerMinute ──▶ any MinuteSink
@@ -29,7 +29,7 @@ pub mod workload;
 pub use cluster::{Cluster, InvalidWorkload, MINUTE, UpdatePolicy};
 pub use demand::{CpuDemand, MIB, MemoryDemand};
 pub use recommender::{Recommender, WorkloadRecommendation};
-pub use series::{Series, SeriesError};
+pub use series::{SeriesError, read_series};
 pub use step::{ContainerMinute, MinuteSink};
 pub use updater::{PassChanges, Updater};
 pub use workload::{

@@ -26,7 +26,6 @@ impl Noise {
         Self(mix(mix(self.0).wrapping_add(number)))
     }
 
-    /// 64 uniform bits at a tick.
     pub const fn bits(self, tick: u64) -> u64 {
         mix(self.0 ^ mix(tick.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }

@@ -34,7 +34,6 @@ pub struct Pod {
 /// The state of a pod after a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodState {
-    /// The pod keeps running.
     Running,
     /// All work is done.
     Succeeded,
@@ -145,7 +144,6 @@ pub struct MinuteContext<'a> {
     /// The minute, counted from the start of the cluster.
     pub minute: u64,
     pub end: crate::types::Time,
-    /// Namespace of the workload.
     pub namespace: &'a Arc<str>,
     pub workload: &'a Arc<str>,
     /// The pod template.
@@ -157,6 +155,7 @@ pub struct MinuteContext<'a> {
 }
 
 /// The result of a container's minute.
+#[derive(Default)]
 struct MinuteResult {
     demand: ResourceAmounts,
     usage: ResourceAmounts,
@@ -178,14 +177,7 @@ impl Container {
             .checked_sub(self.starts_at)
             .filter(|_| self.work_left.is_none_or(|left| left > 0))
         else {
-            let zero = ResourceAmounts::default();
-            return MinuteResult {
-                demand: zero,
-                usage: zero,
-                running: false,
-                oom_killed: false,
-                restarts,
-            };
+            return MinuteResult { restarts, ..MinuteResult::default() };
         };
         let progress =
             self.work_left.map_or(0.0, |left| 1.0 - left as f64 / context.work.max(1) as f64);

@@ -36,7 +36,6 @@ struct SimulatedVpa {
     history: History,
 }
 
-/// The recommendation of one container of a workload.
 #[derive(Clone, Debug)]
 pub struct WorkloadRecommendation {
     /// The workload: the name of its VPA.
@@ -130,7 +129,6 @@ impl Recommender {
         }
     }
 
-    /// Computes the recommendations.
     pub fn recommend(&self, now: Time) -> Vec<WorkloadRecommendation> {
         self.vpas
             .iter()

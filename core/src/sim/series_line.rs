@@ -9,10 +9,8 @@ const MAX_TIME_SECONDS: i64 = 4_102_444_800;
 /// No container uses more: millicores and bytes stay far within their integers.
 const MAX_VALUE: f64 = 1e15;
 
-/// A value at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Time of the value.
     pub at: Time,
     pub value: f64,
 }
@@ -20,10 +18,8 @@ pub struct Point {
 /// Why a line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LineError {
-    /// The line does not have two columns.
     #[error("{0:?} does not have two columns: write time,value")]
     Columns(String),
-    /// The first column is not a time.
     #[error(
         "{0:?} is not a time: write Unix seconds, 2026-01-05T00:00:00Z or 2026-01-05 00:00:00 (UTC)"
     )]
@@ -32,24 +28,16 @@ pub enum LineError {
         "{0} is in the far future: Unix times are read as seconds, divide milliseconds by 1000"
     )]
     Milliseconds(i64),
-    /// The time is outside of the valid range.
     #[error("{0:?} is not between 1970 and 2100: check the column of times")]
     TimeOutOfRange(String),
     #[error("{0:?} is too large, more than 1e15: check the unit")]
     ValueTooLarge(String),
-    /// The value is not a non-negative number.
     #[error("{0:?} is not a non-negative number: write one like 0.25, or remove the line")]
     Value(String),
-    /// The time is not later than that of the previous line.
     #[error("{this} is not later than {before} on the line before: sort by time, each time once")]
-    OutOfOrder {
-        this: Time,
-        /// Time on the previous line.
-        before: Time,
-    },
+    OutOfOrder { this: Time, before: Time },
     #[error("this line is longer than {MAX_LINE_BYTES} bytes: is this a CSV file of time,value?")]
     TooLong,
-    /// The line is not UTF-8.
     #[error("this line is not UTF-8 text: is this a CSV file of time,value?")]
     NotText,
 }

@@ -7,13 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::workload::{ContainerResources, ResourceAmounts, ResourceRecommendation};
 
-/// One container of one pod in one minute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerMinute {
-    /// The end of the minute.
     pub at: Time,
-    /// Namespace of the workload.
     pub namespace: Arc<str>,
     pub workload: Arc<str>,
     pub pod: Arc<str>,

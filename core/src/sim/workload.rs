@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::demand::{CpuDemand, MemoryDemand};
 use crate::types::units::{Bytes, MilliCpu};
@@ -16,18 +17,9 @@ pub struct ResourceAmounts {
     pub memory: Bytes,
 }
 
-/// Limits, each optional.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceLimits {
-    /// The CPU limit, above which the container is throttled.
-    #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<MilliCpu>,
-    /// The memory limit, above which the container is OOM killed.
-    #[serde(default, rename = "memoryBytes", skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Bytes>,
-}
+/// The CPU limit, above which a container is throttled, and the memory limit, above which it is OOM killed.
+pub type ResourceLimits = OptionalAmounts;
 
-/// Requests and limits of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerResources {
     pub request: ResourceAmounts,
@@ -69,11 +61,12 @@ fn proportion(limit: i64, from: i64, to: i64) -> i64 {
 }
 
 /// CPU and memory amounts, each optional.
+#[skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OptionalAmounts {
-    #[serde(default, rename = "cpuMillicores", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "cpuMillicores")]
     pub cpu: Option<MilliCpu>,
-    #[serde(default, rename = "memoryBytes", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "memoryBytes")]
     pub memory: Option<Bytes>,
 }
 
@@ -97,7 +90,6 @@ impl OptionalAmounts {
 /// The recommendation of a container. A resource without a recommendation has no numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceRecommendation {
-    /// The target request.
     pub target: OptionalAmounts,
     /// Pods with lower requests are replaced.
     pub lower: OptionalAmounts,
@@ -107,7 +99,6 @@ pub struct ResourceRecommendation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerType {
-    /// A regular container.
     Main,
     /// A native sidecar: an init container with `restartPolicy: Always`. It starts a minute before the others and
     /// ends with them.

@@ -26,11 +26,9 @@ pub struct Violation {
     pub resource: ResourceName,
     /// The request or the limit.
     pub field: ResourceField,
-    /// The violated rule.
     pub rule: CapRule,
     /// The amount; `None` if it is required but unset.
     pub found: Option<Quantity>,
-    /// The bound that it violates.
     pub bound: Quantity,
 }
 

@@ -9,7 +9,6 @@ use super::{pod::Resources, sized_container::SizedContainer};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operation {
-    /// The kind of operation.
     pub op: Op,
     /// The JSON pointer to the target.
     pub path: String,
@@ -17,32 +16,16 @@ pub struct Operation {
     pub value: Value,
 }
 
-/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
     /// Adds or replaces a value.
     Add,
-    /// Removes a value.
-    Remove,
-    /// Fails the whole patch unless the value is equal.
-    Test,
 }
 
 impl Operation {
-    /// Adds or replaces a value.
     pub fn add(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self { op: Op::Add, path: path.into(), value: value.into() }
-    }
-
-    /// Removes a value.
-    pub fn remove(path: impl Into<String>) -> Self {
-        Self { op: Op::Remove, path: path.into(), value: Value::Null }
-    }
-
-    /// Fails the whole patch unless the value is equal.
-    pub fn test(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self { op: Op::Test, path: path.into(), value: value.into() }
     }
 }
 
@@ -102,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_operation_always_includes_its_value() {
-        let text = serde_json::to_string(&Operation::remove("/a")).expect("serialises");
-        assert_eq!(text, r#"{"op":"remove","path":"/a","value":null}"#);
+        let text = serde_json::to_string(&Operation::add("/a", Value::Null)).expect("serialises");
+        assert_eq!(text, r#"{"op":"add","path":"/a","value":null}"#);
     }
 }

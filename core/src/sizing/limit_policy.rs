@@ -72,7 +72,7 @@ pub fn limit_by_policy(
         (LimitPolicy::RequestsOnly, ..) => (None, None),
         (LimitPolicy::Fixed(factor), Some(_), Some(wanted)) => {
             let request = i128::from(to_units(resource, wanted));
-            let limit = (request * i128::from(factor.milli())).div_euclid(1000).max(request);
+            let limit = (request * i128::from(factor.0)).div_euclid(1000).max(request);
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             (Some(quantity_from_units(resource, limit, wanted.format())), None)
         }

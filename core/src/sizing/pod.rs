@@ -50,7 +50,6 @@ pub struct Pod {
 pub struct AdmissionPod {
     /// The first owner reference with `controller: true`.
     pub controller: Option<Controller>,
-    /// The pod itself.
     pub pod: Pod,
 }
 
@@ -89,9 +88,7 @@ pub enum ContainerType {
 /// Which resources of a container have the resize policy `RestartContainer`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResizeRestarts {
-    /// A CPU resize restarts the container.
     pub on_cpu: bool,
-    /// A memory resize restarts the container.
     pub on_memory: bool,
 }
 

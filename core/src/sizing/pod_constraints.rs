@@ -5,7 +5,7 @@ use super::{
     lookup::first_by_key,
     pod::{ContainerRef, Pod, QosClass, Resources},
     proportional::{quantity_from_units, to_units},
-    reason::{CapRule, ResourceField, SizingReason},
+    reason::{CapRule, SizingReason},
     resource_bounds::ResourceBounds,
     sizing_spec::{LimitPolicy, SizingRules},
 };
@@ -17,7 +17,6 @@ use crate::{
     },
 };
 
-/// A container with its capped recommendation.
 #[derive(Clone, Debug)]
 pub struct CappedContainer<'a> {
     /// Position of the container in the pod.
@@ -52,14 +51,7 @@ impl CappedContainer<'_> {
         if to == from {
             return;
         }
-        let field = ResourceField::Request;
-        self.reasons.push(SizingReason::Capped {
-            resource: resource.clone(),
-            field,
-            rule,
-            from,
-            to,
-        });
+        self.reasons.push(SizingReason::capped_request(resource, rule, from, to));
         self.recommendation.target.insert(resource.clone(), to);
         // A target outside its own bounds would cause endless updates of the pod.
         for (bound, is_crossed) in [
@@ -166,15 +158,14 @@ pub fn enforce_pod_limit_range(
     }
 }
 
-type AdjustedTargets = (Vec<(usize, i64)>, CapRule);
-
+/// The new targets by container, and the rule that changes them; `None` if none has to change, or none can.
 fn adjusted_targets(
     entries: &[CappedContainer<'_>],
     pod: &Pod,
     resource: &ResourceName,
     (min, max): (Option<i128>, Option<i128>),
     sidecars: bool,
-) -> Option<AdjustedTargets> {
+) -> Option<(Vec<(usize, i64)>, CapRule)> {
     let by_ref = first_by_key(
         entries.iter().enumerate().map(|(index, entry)| (entry.container, (index, entry))),
     );

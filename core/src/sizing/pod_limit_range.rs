@@ -8,7 +8,7 @@ use super::{
     lookup::first_by_key,
     pod::{Container, Pod},
     proportional::{ScaleRounding, quantity_from_units, scale},
-    reason::{CapRule, ResourceField, SizingError, SizingReason},
+    reason::{CapRule, SizingError, SizingReason},
     sizing_spec::SizingRules,
 };
 use crate::{
@@ -133,9 +133,7 @@ pub fn scale_field(
         }
         list.insert(resource.clone(), to);
         if selected == RecommendationField::Target && from != to {
-            let (resource, field) = (resource.clone(), ResourceField::Request);
-            let rule = factor.rule;
-            reasons.push((index, SizingReason::Capped { resource, field, rule, from, to }));
+            reasons.push((index, SizingReason::capped_request(resource, factor.rule, from, to)));
         }
     }
     Ok(reasons)

@@ -18,7 +18,6 @@ pub struct PodTotals {
 
 /// A container with its new resources.
 pub struct ResizedContainer<'a> {
-    /// The container as it is now.
     pub container: &'a Container,
     /// The resources of its new spec.
     pub resources: Resources,

@@ -19,12 +19,10 @@ use crate::{
     types::compat::Fix,
 };
 
-/// The capped recommendation of one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CappedRecommendation {
     /// Position of the container in the pod.
     pub container: ContainerRef,
-    /// The capped amounts.
     pub recommendation: ContainerRecommendation,
     /// The adjustments of the target, in order.
     pub reasons: Vec<SizingReason>,
@@ -48,10 +46,8 @@ pub fn cap_recommendation(
     Ok(entries.map(|entries| entries.into_iter().map(capped).collect()))
 }
 
-/// Which fields of a recommendation are capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldSelection {
-    /// All fields.
     All,
     /// Only the targets, which is enough to size a pod. Other fields are not capped and may be missing.
     TargetsOnly,

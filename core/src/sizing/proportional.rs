@@ -14,10 +14,8 @@ pub enum ScaleRounding {
     DownAtMostLess,
 }
 
-/// A scaled amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scaled {
-    /// The result.
     pub amount: Quantity,
     /// Whether the result overflowed and was capped to `i64::MAX`.
     pub is_saturated: bool,
@@ -31,7 +29,6 @@ pub fn to_units(resource: &ResourceName, amount: Quantity) -> i64 {
     }
 }
 
-/// Converts units of a resource to a quantity.
 pub fn quantity_from_units(resource: &ResourceName, units: i64, format: Format) -> Quantity {
     match resource {
         ResourceName::Cpu => Quantity::from_milli(units, format),

@@ -16,7 +16,6 @@ use crate::{
 /// The fields of a ResourceQuota that are needed to check a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Name of the ResourceQuota.
     pub name: Box<str>,
     /// `status.hard`.
     pub hard: ResourceList,
@@ -26,7 +25,6 @@ pub struct Quota {
     pub scopes: Vec<Scope>,
 }
 
-/// A scope of a ResourceQuota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// `BestEffort` or `NotBestEffort`.
@@ -86,7 +84,6 @@ pub struct QuotaExceeded {
     pub resource: Box<str>,
     /// The additional amount that the pod needs.
     pub wanted: Quantity,
-    /// The amount that is left in the quota.
     pub left: Quantity,
 }
 

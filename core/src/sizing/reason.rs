@@ -17,7 +17,6 @@ pub enum SizingReason {
         resource: ResourceName,
         /// The request or the limit.
         field: ResourceField,
-        /// The rule that changed it.
         rule: CapRule,
         /// The amount before.
         from: Quantity,
@@ -30,14 +29,14 @@ pub enum SizingReason {
         /// Name of the HorizontalPodAutoscaler.
         hpa: Box<str>,
     },
-    /// No limit is written.
     NoLimit {
         resource: ResourceName,
-        /// The input that is unset or 0.
         without: MissingInput,
     },
     /// The proportional limit overflows, so it saturates and loses its ratio to the request.
-    RatioLost { resource: ResourceName },
+    RatioLost {
+        resource: ResourceName,
+    },
 }
 
 /// Whether an amount is a request or a limit.
@@ -89,8 +88,6 @@ pub enum CapRule {
     LimitRequestRatio,
     /// The QoS class of the pod would change.
     QosClass,
-    /// `--max-allowed-cpu-boost` of the admission controller.
-    BoostMax,
     /// The scale point of a HorizontalPodAutoscaler: the request is at least the usage that its replicas follow.
     ScalePoint,
     /// The scale point of a HorizontalPodAutoscaler whose target follows the request: the target has a lower bound.
@@ -126,6 +123,16 @@ impl CapRule {
 }
 
 impl SizingReason {
+    pub(super) fn capped_request(
+        resource: &ResourceName,
+        rule: CapRule,
+        from: Quantity,
+        to: Quantity,
+    ) -> Self {
+        let (resource, field) = (resource.clone(), ResourceField::Request);
+        Self::Capped { resource, field, rule, from, to }
+    }
+
     /// The text in upstream's pod annotation; `None` if upstream does not mention it.
     pub fn annotation_text(&self) -> Option<String> {
         match self {
@@ -147,9 +154,9 @@ impl SizingReason {
 }
 
 /// Why a pod cannot be sized. The pod is not changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum SizingError {
-    /// The LimitRanges of the namespace could not be read.
     #[error("the LimitRanges of the namespace are unknown: the pod is not changed")]
     LimitRangesUnknown,
     /// Upstream's release panics for such a pod.
@@ -161,8 +168,8 @@ pub enum SizingError {
         /// The container without a recommendation.
         container: Arc<str>,
     },
-    /// The startup boost of a container is incomplete or out of range.
     #[error("the startup boost of container {container} {problem}: fix it in the VPA")]
+    #[strum(serialize = "bad_startup_boost")]
     InvalidBoost {
         container: Arc<str>,
         /// What is wrong with it, as a predicate.
@@ -170,28 +177,17 @@ pub enum SizingError {
     },
     /// The annotation with the resources of a container before its boost cannot be parsed.
     #[error("failed to parse annotation {key}: {error}; remove it from the pod")]
-    InvalidOriginals {
-        /// Key of the annotation.
-        key: String,
-        /// The parse error.
-        error: String,
-    },
+    #[strum(serialize = "bad_boost_annotation")]
+    InvalidOriginals { key: String, error: String },
     /// The API server would reject the resized pod, but accepts the current one.
     #[error("{violation}, which the API server would reject: the pod is not changed")]
-    WouldBeRejected {
-        /// The first violation.
-        violation: Violation,
-    },
+    WouldBeRejected { violation: Violation },
     /// A ResourceQuota of the namespace would reject the resized pod, but accepts the current one.
     #[error("{excess}: the pod is not changed")]
-    QuotaExceeded {
-        /// The first quota that would be exceeded.
-        excess: Box<QuotaExceeded>,
-    },
+    QuotaExceeded { excess: Box<QuotaExceeded> },
     /// The QoS class of a pod is fixed when it is created, so a resize must not change it.
     #[error("a resize would change the QoS class from {from} to {to}, which is not allowed")]
     QosWouldChange {
-        /// The current class.
         from: QosClass,
         /// The class after the resize.
         to: QosClass,
@@ -203,23 +199,13 @@ pub enum SizingError {
         what: &'static str,
         /// The actual number.
         count: usize,
-        /// The limit.
         most: usize,
     },
 }
 
 impl SizingError {
     /// The label value in metrics.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::LimitRangesUnknown => "limit_ranges_unknown",
-            Self::CrashesUpstream { .. } => "crashes_upstream",
-            Self::InvalidBoost { .. } => "bad_startup_boost",
-            Self::InvalidOriginals { .. } => "bad_boost_annotation",
-            Self::WouldBeRejected { .. } => "would_be_rejected",
-            Self::QuotaExceeded { .. } => "quota_exceeded",
-            Self::QosWouldChange { .. } => "qos_would_change",
-            Self::TooLarge { .. } => "too_large",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 }

@@ -22,7 +22,6 @@ pub struct ResourceBounds<'a> {
     pub current: CurrentResources<'a>,
     /// The LimitRange for containers of the namespace.
     pub limit_range: Option<&'a MergedLimitRange>,
-    /// The container policy of the VPA.
     pub policy: Option<&'a ContainerPolicy>,
     /// How its limits are set.
     pub limit_policy: LimitPolicy,
@@ -85,7 +84,7 @@ impl ResourceBounds<'_> {
                         _ => *amount > *bound,
                     };
                     if let Some(bound) = bound.filter(crosses) {
-                        reasons.push(capped_reason(resource, rule, *amount, bound));
+                        reasons.push(SizingReason::capped_request(resource, rule, *amount, bound));
                         *amount = bound;
                     }
                 }
@@ -96,7 +95,12 @@ impl ResourceBounds<'_> {
                 let limit = self.current.limits.get(resource);
                 let exceeds = |limit: &Quantity| amount.milli_value() > limit.milli_value();
                 if let Some(limit) = limit.filter(exceeds) {
-                    reasons.push(capped_reason(resource, CapRule::ContainerLimit, *amount, limit));
+                    reasons.push(SizingReason::capped_request(
+                        resource,
+                        CapRule::ContainerLimit,
+                        *amount,
+                        limit,
+                    ));
                     *amount = limit;
                 }
             }
@@ -110,7 +114,7 @@ impl ResourceBounds<'_> {
                 };
                 let least = min_request(resource, limit, ratio);
                 if *amount < least && least <= limit {
-                    reasons.push(capped_reason(
+                    reasons.push(SizingReason::capped_request(
                         resource,
                         CapRule::LimitRequestRatio,
                         *amount,
@@ -199,19 +203,4 @@ fn min_request(resource: &ResourceName, limit: Quantity, ratio: Quantity) -> Qua
     let ratio = i128::from(ratio.max(1));
     let least = limit_units / ratio + i128::from(limit_units % ratio != 0);
     quantity_from_units(resource, i64::try_from(least).unwrap_or(i64::MAX), limit.format())
-}
-
-fn capped_reason(
-    resource: &ResourceName,
-    rule: CapRule,
-    from: Quantity,
-    to: Quantity,
-) -> SizingReason {
-    SizingReason::Capped {
-        resource: resource.clone(),
-        field: ResourceField::Request,
-        rule,
-        from,
-        to,
-    }
 }

@@ -3,11 +3,11 @@
 use super::{
     pod::{Container, Pod},
     pod_limit_range::{CapReason, RecommendationField},
-    reason::{CapRule, ResourceField, SizingReason},
+    reason::{CapRule, SizingReason},
     sizing_spec::SizingRules,
 };
 use crate::{
-    api::{ResourceName, vpa::ContainerRecommendation},
+    api::vpa::ContainerRecommendation,
     coordination::{RequestRange, Resource, SharedRequest, SharedRequestRule},
     types::quantity::{Format, Quantity},
 };
@@ -39,13 +39,6 @@ pub(super) fn apply(
     reasons
 }
 
-fn name_of(resource: Resource) -> ResourceName {
-    match resource {
-        Resource::Cpu => ResourceName::Cpu,
-        Resource::Memory => ResourceName::Memory,
-    }
-}
-
 /// Removes the resource from the recommendation. A container without a request gets one: without it, the autoscaler of
 /// replicas could not compute anything.
 fn hold(
@@ -55,7 +48,7 @@ fn hold(
     rules: SizingRules,
     reasons: &mut Vec<CapReason>,
 ) {
-    let resource = name_of(request.resource);
+    let resource = request.resource.name();
     for (index, recommendation) in recommendations.iter_mut().enumerate() {
         let container = sized_container(pod, &recommendation.container_name, rules);
         let Some(current) =
@@ -94,7 +87,7 @@ fn bound(
             (None, None, CapRule::ScalePoint)
         }
     };
-    let resource = name_of(request.resource);
+    let resource = request.resource.name();
     let range = RequestRange { min, max, ..RequestRange::default() };
     for field in RecommendationField::ALL {
         let mut found: Vec<(usize, Quantity)> = Vec::new();
@@ -115,7 +108,9 @@ fn bound(
                 recommendations.get(*index).is_some_and(|one| one.container_name == name)
             })
         };
-        let others = running_containers(pod).filter(|container| request.counts(&container.name));
+        // A metric counts those that run as long as the pod.
+        let others = pod.sized_containers(true).map(|(_, container)| container);
+        let others = others.filter(|container| request.counts(&container.name));
         let fixed = others
             .filter(|container| !is_recommended(&container.name))
             .filter_map(|container| container.actual().requests().get(&resource))
@@ -131,8 +126,7 @@ fn bound(
                 let is_lowered =
                     rule == CapRule::ScalePoint && to.milli_value() < from.milli_value();
                 let rule = if is_lowered { CapRule::ScalePointRange } else { rule };
-                let (resource, field) = (resource.clone(), ResourceField::Request);
-                reasons.push((*index, SizingReason::Capped { resource, field, rule, from, to }));
+                reasons.push((*index, SizingReason::capped_request(&resource, rule, from, to)));
             }
         }
     }
@@ -167,11 +161,6 @@ fn quantity(resource: Resource, milli: i64, before: Quantity) -> Quantity {
 fn sized_container<'a>(pod: &'a Pod, name: &str, rules: SizingRules) -> Option<&'a Container> {
     let mut containers = pod.sized_containers(rules.sidecars);
     containers.find_map(|(_, container)| (*container.name == *name).then_some(container))
-}
-
-/// The containers that a metric counts: those that run as long as the pod.
-fn running_containers(pod: &Pod) -> impl Iterator<Item = &Container> {
-    pod.sized_containers(true).map(|(_, container)| container)
 }
 
 #[cfg(test)]

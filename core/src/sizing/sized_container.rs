@@ -16,9 +16,7 @@ use crate::api::{ResourceList, ResourceName, vpa::UpdateMode};
 pub struct SizedContainer {
     /// Position of the container in the pod.
     pub container: ContainerRef,
-    /// The new requests.
     pub requests: ResourceList,
-    /// The new limits.
     pub limits: ResourceList,
     /// The adjustments that were made, in order.
     pub reasons: Vec<SizingReason>,

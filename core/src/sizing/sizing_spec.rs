@@ -47,14 +47,7 @@ pub enum LimitPolicy {
 
 /// The ratio of limit to request, in thousandths; at least 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitFactor(u32);
-
-impl LimitFactor {
-    /// Returns the ratio in thousandths.
-    pub const fn milli(self) -> u32 {
-        self.0
-    }
-}
+pub struct LimitFactor(pub(super) u32);
 
 impl FromStr for LimitPolicy {
     type Err = String;
@@ -86,12 +79,10 @@ impl fmt::Display for LimitPolicy {
     }
 }
 
-/// The rules by which pods are sized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizingRules {
     /// Compatibility mode, for behaviour that no fix covers.
     pub compat: Compat,
-    /// Enabled fixes.
     pub fixes: Fixes,
     /// Whether native sidecars are sized too (feature gate `NativeSidecar`).
     pub sidecars: bool,
@@ -117,25 +108,12 @@ impl<'a> SizingSpec<'a> {
         }
     }
 
-    /// Sets the limit policy.
-    #[must_use]
-    pub fn with_limit_policy(self, limits: LimitPolicy) -> Self {
-        Self { limit_policy: limits, ..self }
-    }
-
-    /// Sets the injected containers that are sized nevertheless.
-    #[must_use]
-    pub fn with_managed_sidecars(self, injected: &'a [Box<str>]) -> Self {
-        Self { managed_sidecars: injected, ..self }
-    }
-
     /// Sets the requests that autoscalers of replicas use too.
     #[must_use]
     pub fn with_shared_requests(self, shared: &'a [SharedRequest]) -> Self {
         Self { shared_requests: shared, ..self }
     }
 
-    /// The update mode of the VPA.
     pub fn update_mode(&self) -> UpdateMode {
         self.spec.update_mode()
     }

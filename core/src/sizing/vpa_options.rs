@@ -53,10 +53,11 @@ impl VpaOptions {
         vpa: &'a VerticalPodAutoscaler,
         limits: LimitPolicy,
     ) -> SizingSpec<'a> {
-        let limits = self.limit_policy.unwrap_or(limits);
-        SizingSpec::from_vpa(vpa)
-            .with_limit_policy(limits)
-            .with_managed_sidecars(&self.managed_sidecars)
+        SizingSpec {
+            limit_policy: self.limit_policy.unwrap_or(limits),
+            managed_sidecars: &self.managed_sidecars,
+            ..SizingSpec::from_vpa(vpa)
+        }
     }
 }
 

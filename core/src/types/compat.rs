@@ -2,7 +2,6 @@
 
 use strum::{Display, EnumString, VariantArray, VariantNames};
 
-/// The compatibility mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Display, EnumString)]
 #[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_mode)]
 pub enum Compat {
@@ -115,7 +114,6 @@ fn unknown_fix(text: &str) -> String {
     format!("unknown fix `{text}`; the fixes are {known}")
 }
 
-/// The set of enabled fixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixes(u64);
 
@@ -123,7 +121,6 @@ impl Fixes {
     /// No fixes: upstream's numbers.
     pub const NONE: Self = Self(0);
 
-    /// The default fixes of a mode.
     pub fn for_compat(compat: Compat) -> Self {
         match compat {
             Compat::Upstream => Self::NONE,
@@ -133,18 +130,15 @@ impl Fixes {
         }
     }
 
-    /// Whether this fix is enabled.
     pub const fn has(self, fix: Fix) -> bool {
         self.0 & (1 << fix as u32) != 0
     }
 
-    /// Enables a fix.
     #[must_use]
     pub fn with(self, fix: Fix) -> Self {
         Self(self.0 | (1 << fix as u32))
     }
 
-    /// Disables a fix.
     #[must_use]
     pub fn without(self, fix: Fix) -> Self {
         Self(self.0 & !(1 << fix as u32))

@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-/// Namespace and name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectKey {
     pub namespace: Arc<str>,
@@ -26,7 +25,6 @@ impl fmt::Display for ObjectKey {
 /// A container of a VPA: the unit of history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ContainerKey {
-    /// The VPA that the history was collected for.
     pub vpa: ObjectKey,
     pub container: Arc<str>,
 }

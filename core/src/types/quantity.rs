@@ -19,7 +19,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub use self::parse::ParseError;
 use crate::types::units::{Bytes, MilliCpu};
 
-/// Nanos in one unit.
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 
 /// Nanos in one thousandth.
@@ -84,17 +83,14 @@ impl Quantity {
         humanize(amount).parse().unwrap_or(Self::memory(amount))
     }
 
-    /// The format that it prints with.
     pub const fn format(self) -> Format {
         self.format
     }
 
-    /// Whether the amount is zero.
     pub const fn is_zero(self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether the amount is below zero.
     pub const fn is_negative(self) -> bool {
         self.nanos < 0
     }

@@ -83,7 +83,6 @@ fn parse_zone(text: &str) -> Option<TimeZone> {
         .filter(|_| has_rule || text.ends_with(|end: char| end.is_ascii_digit()))
 }
 
-/// Whether a bit is set.
 const fn has_bit(set: u64, bit: u32) -> bool {
     bit < u64::BITS && set & (1 << bit) != 0
 }

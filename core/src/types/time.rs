@@ -47,7 +47,6 @@ impl Time {
         self.as_nanos().saturating_sub(earlier.as_nanos())
     }
 
-    /// Adds a duration.
     #[must_use]
     pub fn later(self, by: Duration) -> Self {
         Self::from_nanos(
@@ -55,7 +54,6 @@ impl Time {
         )
     }
 
-    /// Subtracts a duration.
     #[must_use]
     pub fn earlier(self, by: Duration) -> Self {
         Self::from_nanos(

@@ -48,6 +48,38 @@ pub struct MilliCpu(pub i64);
 #[serde(transparent)]
 pub struct Bytes(pub i64);
 
+/// The arithmetic that all amounts share.
+macro_rules! amount {
+    ($name:ident) => {
+        impl $name {
+            /// Multiplies, and truncates to a whole amount.
+            #[must_use]
+            pub fn scale(self, factor: f64) -> Self {
+                Self(clamp_to_amount(self.0 as f64 * factor))
+            }
+        }
+
+        impl Add for $name {
+            type Output = Self;
+            /// Saturates instead of wrapping.
+            fn add(self, other: Self) -> Self {
+                Self(self.0.saturating_add(other.0))
+            }
+        }
+
+        impl Sub for $name {
+            type Output = Self;
+            /// Saturates instead of wrapping.
+            fn sub(self, other: Self) -> Self {
+                Self(self.0.saturating_sub(other.0))
+            }
+        }
+    };
+}
+
+amount!(MilliCpu);
+amount!(Bytes);
+
 /// Converts a float to an amount. NaN becomes 0: it can only come from an empty histogram times an infinite
 /// margin, where the minimum decides anyway.
 fn clamp_to_amount(value: f64) -> i64 {
@@ -60,7 +92,6 @@ fn clamp_to_amount(value: f64) -> i64 {
 #[error("cannot round to multiples of {0}: use a number above 0, or 1 to disable rounding")]
 pub struct InvalidMultiple(pub i64);
 
-/// Rounds up to a multiple.
 pub fn round_up_to_multiple(value: i64, multiple: i64) -> Result<i64, InvalidMultiple> {
     if multiple <= 0 {
         return Err(InvalidMultiple(multiple));
@@ -96,15 +127,8 @@ impl MilliCpu {
         Self(clamp_to_amount(((cores * 1e9).round() / 1e6).ceil()))
     }
 
-    /// In cores.
     pub fn as_cores(self) -> f64 {
         self.0 as f64 / 1000.0
-    }
-
-    /// Multiplies, and truncates to a whole amount.
-    #[must_use]
-    pub fn scale(self, factor: f64) -> Self {
-        Self(clamp_to_amount(self.0 as f64 * factor))
     }
 }
 
@@ -117,44 +141,6 @@ impl Bytes {
     /// As a float, for histograms.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
-    }
-
-    /// Multiplies, and truncates to a whole amount.
-    #[must_use]
-    pub fn scale(self, factor: f64) -> Self {
-        Self(clamp_to_amount(self.0 as f64 * factor))
-    }
-}
-
-impl Add for MilliCpu {
-    type Output = Self;
-    /// Saturates instead of wrapping.
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sub for MilliCpu {
-    type Output = Self;
-    /// Saturates instead of wrapping.
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
-    }
-}
-
-impl Add for Bytes {
-    type Output = Self;
-    /// Saturates instead of wrapping.
-    fn add(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
-    }
-}
-
-impl Sub for Bytes {
-    type Output = Self;
-    /// Saturates instead of wrapping.
-    fn sub(self, other: Self) -> Self {
-        Self(self.0.saturating_sub(other.0))
     }
 }
 

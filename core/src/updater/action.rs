@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::{skip_reason::SkipReason, update_reason::UpdateReason};
 use crate::sizing::SizedContainer;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Action {
     /// Evicts the pod, with its uid as a precondition.
     Evict {
@@ -24,6 +25,7 @@ pub enum Action {
         restarts_containers: bool,
     },
     /// Removes the startup boost of containers.
+    #[strum(serialize = "unboost")]
     RemoveBoost {
         containers: Vec<Arc<str>>,
         /// The new resources.
@@ -37,14 +39,8 @@ pub enum Action {
 
 impl Action {
     /// The value in metrics and reports.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Evict { .. } => "evict",
-            Self::Resize { .. } => "resize",
-            Self::RemoveBoost { .. } => "unboost",
-            Self::Surge => "surge",
-            Self::EndSurge => "end_surge",
-        }
+    pub fn as_str(&self) -> &'static str {
+        self.into()
     }
 }
 
@@ -60,7 +56,6 @@ pub struct UpdateStep {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepResult {
-    /// The step succeeded.
     Done,
     /// The eviction was blocked by a PodDisruptionBudget (429).
     BlockedByBudget,
@@ -76,10 +71,8 @@ pub enum StepResult {
     PersistFailed,
 }
 
-/// The outcome of a pass for one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PodOutcome {
-    /// The pod was changed by this action.
     Changed(&'static str),
     /// The pod was not changed.
     Skipped(SkipReason),

@@ -29,19 +29,6 @@ pub enum InPlaceDecision {
     InfeasibleCached,
 }
 
-impl InPlaceDecision {
-    /// The name in upstream.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Approved => "InPlaceApproved",
-            Self::Deferred(_) => "InPlaceDeferred",
-            Self::Evict => "InPlaceEvict",
-            Self::Infeasible => "InPlaceInfeasible",
-            Self::InfeasibleCached => "InPlaceInfeasibleCached",
-        }
-    }
-}
-
 /// When a resize of a pod was first seen, by pod name. Upstream measures resize timeouts from it, and a later pod of the
 /// same name inherits it. Used only for compatibility.
 pub type ResizesFirstSeen = BTreeMap<Arc<str>, Time>;
@@ -70,14 +57,11 @@ pub struct ResizeCandidate<'a> {
 /// The inputs that are the same for all pods of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct InPlaceContext<'a> {
-    /// Update mode of the VPA.
     pub mode: UpdateMode,
     /// The recommended targets, if any.
     pub targets: Option<&'a [RecommendedTarget]>,
-    /// Replica groups of its pods.
     pub groups: &'a ReplicaGroups,
     pub settings: &'a Settings,
-    /// The current time.
     pub now: Time,
 }
 
@@ -131,13 +115,9 @@ impl InPlaceContext<'_> {
             return InPlaceDecision::Deferred(SkipReason::BelowMinReplicas { live: group.live });
         }
         let is_down = pod.is_down && self.settings.fixes.has(Fix::OnlyReadyPodsAreAlive);
-        if is_down || group.budget.allows_one_more() {
-            return InPlaceDecision::Approved;
-        }
-        InPlaceDecision::Deferred(SkipReason::Budget {
-            alive: group.alive(),
-            wanted: group.budget.configured,
-        })
+        group
+            .ensure_budget(is_down)
+            .map_or_else(InPlaceDecision::Deferred, |()| InPlaceDecision::Approved)
     }
 
     /// Decides about a pod that is being resized; `None` if it is not.
@@ -147,24 +127,14 @@ impl InPlaceContext<'_> {
         first_seen: &mut ResizesFirstSeen,
     ) -> Option<InPlaceDecision> {
         let only_in_place = self.mode == UpdateMode::InPlace;
-        let by_condition = self.settings.fixes.has(Fix::ResizeTimeoutsByCondition);
-        if !by_condition {
-            if !pod.status.is_resizing() {
-                return None;
-            }
-            let status = ResizeStatus::from_pod_status(pod.status);
-            if only_in_place && status == ResizeStatus::Infeasible {
-                return Some(InPlaceDecision::Infeasible);
-            }
-            let evict = !only_in_place && self.may_evict_while_resizing(pod, first_seen).is_ok();
-            return Some(if evict {
-                InPlaceDecision::Evict
-            } else {
-                InPlaceDecision::Deferred(deferral_reason(status))
-            });
-        }
-        let skip = pod.phase.skip_reason()?;
-        if only_in_place && pod.phase == ResizePhase::Infeasible {
+        let skip = if self.settings.fixes.has(Fix::ResizeTimeoutsByCondition) {
+            pod.phase.skip_reason()?
+        } else if pod.status.is_resizing() {
+            deferral_reason(ResizeStatus::from_pod_status(pod.status))
+        } else {
+            return None;
+        };
+        if only_in_place && skip == SkipReason::Infeasible {
             return Some(InPlaceDecision::Infeasible);
         }
         let evict = !only_in_place && self.may_evict_while_resizing(pod, first_seen).is_ok();
@@ -204,10 +174,7 @@ impl InPlaceContext<'_> {
             (!by_condition).then(|| *first_seen.entry(Arc::clone(&pod.pod.name)).or_insert(now));
         let group = self.groups.get(pod.status)?;
         let is_down = pod.is_down && settings.fixes.has(Fix::OnlyReadyPodsAreAlive);
-        if !is_down && !group.budget.allows_one_more() {
-            let wanted = group.budget.configured;
-            return Err(SkipReason::Budget { alive: group.alive(), wanted });
-        }
+        group.ensure_budget(is_down)?;
         let timed_out = |since: Option<Time>, timeout| {
             since.is_some_and(|since: Time| now > since.later(timeout))
         };

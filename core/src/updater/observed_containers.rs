@@ -7,7 +7,6 @@ use crate::sizing::{self, pod_annotations};
 pub enum ObservedContainers {
     /// All containers: the annotation is missing or malformed.
     All,
-    /// Only the containers with these names.
     Only(Vec<Box<str>>),
 }
 

@@ -9,7 +9,6 @@ use crate::types::Time;
 pub struct PodOwner {
     /// The kind. The API group is ignored, as upstream does.
     pub kind: Arc<str>,
-    /// The name, in the namespace of the pod.
     pub name: Arc<str>,
 }
 
@@ -27,7 +26,6 @@ pub enum Phase {
 /// The `Ready` condition of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Readiness {
-    /// Ready since this time.
     Ready(Time),
     /// Not ready since this time.
     Unready(Time),
@@ -88,7 +86,6 @@ pub struct PodStatus {
 }
 
 impl PodStatus {
-    /// Whether the pod is ready.
     pub fn is_ready(&self) -> bool {
         matches!(self.readiness, Readiness::Ready(_))
     }
@@ -96,10 +93,6 @@ impl PodStatus {
     /// Whether a requested resize is not complete, whatever its state.
     pub fn is_resizing(&self) -> bool {
         self.resize_pending.is_some() || self.resize_in_progress.is_some()
-    }
-
-    pub fn container(&self, name: &str) -> Option<&ContainerStatus> {
-        self.containers.iter().find(|container| *container.name == *name)
     }
 
     /// Returns the number of restarts of all containers.

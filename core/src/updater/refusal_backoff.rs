@@ -12,7 +12,6 @@ const INITIAL_BACKOFF: Duration = Duration::from_secs(30);
 /// Maximum backoff. A relaxed PodDisruptionBudget takes effect after this time at the latest.
 const MAX_BACKOFF: Duration = Duration::from_mins(5);
 
-/// A request that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefusedRequest {
     /// Eviction of any pod of this controller: one PodDisruptionBudget covers all of them.
@@ -47,7 +46,6 @@ struct BackoffEntry {
 pub struct RefusalBackoff(Vec<BackoffEntry>);
 
 impl RefusalBackoff {
-    /// Records that a request was refused.
     pub fn record_refusal(&mut self, request: RefusedRequest, reason: SkipReason, now: Time) {
         let at = self.0.iter().position(|entry| entry.request == request);
         let failures = at.map_or(0, |at| self.0.swap_remove(at).failures.saturating_add(1));

@@ -23,7 +23,6 @@ pub enum DesiredReplicas {
     SameAsCurrent,
 }
 
-/// A pod in a replica group.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupMember<'a> {
     pub status: &'a PodStatus,
@@ -73,7 +72,6 @@ impl GroupBudget {
 /// The pods of one controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaGroup {
-    /// The disruption budget.
     pub budget: GroupBudget,
     /// Live pods in any phase.
     pub live: u32,
@@ -89,7 +87,6 @@ pub struct ReplicaGroups {
     groups: BTreeMap<PodOwner, Result<ReplicaGroup, SkipReason>>,
 }
 
-/// Rules for the replica groups of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupRules {
     /// Minimum number of live pods of a group that may be updated.
@@ -147,18 +144,20 @@ impl ReplicaGroups {
         if group.below_min_replicas {
             return Err(SkipReason::BelowMinReplicas { live: group.live });
         }
-        if is_down || group.budget.allows_one_more() {
-            return Ok(());
-        }
-        Err(SkipReason::Budget { alive: group.alive(), wanted: group.budget.configured })
+        group.ensure_budget(is_down)
     }
 }
 
 impl ReplicaGroup {
-    /// Returns the available pods, minus those evicted or resized in this pass.
-    pub fn alive(&self) -> u32 {
-        let down = self.budget.evicted.saturating_add(self.budget.resized);
-        self.budget.running.saturating_sub(down)
+    /// Returns an error if no more pods may become unavailable, unless this one is unavailable already.
+    pub fn ensure_budget(&self, is_down: bool) -> Result<(), SkipReason> {
+        let GroupBudget { configured: wanted, running, evicted, resized, .. } = self.budget;
+        if is_down || self.budget.allows_one_more() {
+            return Ok(());
+        }
+        // The available pods, minus those evicted or resized in this pass.
+        let alive = running.saturating_sub(evicted.saturating_add(resized));
+        Err(SkipReason::Budget { alive, wanted })
     }
 }
 

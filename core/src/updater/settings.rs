@@ -11,7 +11,6 @@ use crate::types::compat::{Compat, Fixes};
 pub struct Settings {
     /// Compatibility mode, for behaviour that no fix covers.
     pub compat: Compat,
-    /// Enabled fixes.
     pub fixes: Fixes,
     /// `--min-replicas`: minimum live pods of a group that may be updated, unless the VPA sets minReplicas.
     pub min_replicas: i32,

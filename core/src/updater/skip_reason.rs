@@ -11,19 +11,14 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, thiserror::Error, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum SkipReason {
-    /// The update mode of the VPA does not update running pods.
     #[error("the update mode does not update running pods")]
     Mode,
-    /// The feature gate of the update mode is disabled.
     #[error("the feature gate of the update mode is disabled")]
     GateClosed,
-    /// The pod has no controller that would replace it.
     #[error("it has no controller that would replace it")]
     NoController,
-    /// The pod has no recommendation.
     #[error("it has no recommendation")]
     NoRecommendation,
-    /// Its resources cannot be computed.
     #[error("its resources cannot be computed: {0}")]
     Unsizeable(Box<str>),
     /// The new resources would exceed a ResourceQuota of the namespace.
@@ -50,40 +45,30 @@ pub enum SkipReason {
     AtMaxReplicas(Box<str>),
     /// Its requests are close enough to the target.
     #[error("it differs from the target by only {:.0} %", .difference * 100.0)]
-    NearTarget {
-        /// The relative difference.
-        difference: f64,
-    },
+    NearTarget { difference: f64 },
     #[error(
         "its requests are within the bounds of the plan: a change would save less than its price"
     )]
     WithinPlan,
-    /// Its requests are within bounds, and it is too young to be updated for a smaller difference.
     #[error("its requests are within bounds, and it is too young for a smaller update until {}", second_of(*.until))]
     #[strum(serialize = "young")]
     TooYoung {
         /// When it will be old enough.
         until: Time,
     },
-    /// Its requests are within bounds, and its start time is unknown.
     #[error("its requests are within bounds, and its start time is unknown")]
     AgeUnknown,
-    /// No container meets all eviction requirements of the VPA.
     #[error("no container meets all eviction requirements")]
     Requirements,
-    /// Its startup boost is active.
     #[error("its startup boost is active")]
     Boosted,
-    /// Its group has fewer pods than minReplicas.
     #[error("its group has {live} live pods, fewer than minReplicas")]
     BelowMinReplicas {
         /// Live pods of the group.
         live: u32,
     },
-    /// The desired number of replicas is unknown.
     #[error("the desired number of replicas of its controller is unknown")]
     ReplicasUnknown,
-    /// No more pods of its group may become unavailable.
     #[error(
         "{alive} of {wanted} desired pods of its group are available, and no more may be disrupted"
     )]
@@ -100,10 +85,8 @@ pub enum SkipReason {
     #[error("it was already evicted")]
     #[strum(serialize = "leaving")]
     Terminating,
-    /// The API server does not support in-place resize.
     #[error("the API server does not support in-place resize")]
     NoResize,
-    /// Its spec already has the recommended resources.
     #[error("its spec already has the recommended resources")]
     NothingToWrite,
     /// A resize would change its QoS class, which the API server rejects.
@@ -112,24 +95,19 @@ pub enum SkipReason {
     /// The kubelet has not reported on a resize yet.
     #[error("a resize waits for the kubelet")]
     ResizeProposed,
-    /// A resize is deferred until the node has capacity.
     #[error("a resize is deferred until the node has capacity")]
     ResizeDeferred,
     #[error("a resize is in progress")]
     ResizeInProgress,
-    /// A resize failed on the node. The kubelet retries.
     #[error("a resize failed on the node; the kubelet retries")]
     ResizeError,
-    /// A resize to the same or larger resources was infeasible.
     #[error("a resize to the same or larger resources was infeasible")]
     Infeasible,
     /// The admission controller is not ready, so a new pod would not be resized.
     #[error("the admission controller is not ready to size new pods")]
     AdmissionUnready,
-    /// The recommender has not loaded its history yet.
     #[error("the recommender has not loaded its history yet")]
     HistoryNotLoaded,
-    /// The recommender's heartbeat is stale.
     #[error("the heartbeat of the recommender is stale")]
     RecommendationsStale,
     /// The recommender's heartbeat is missing or cannot be read.
@@ -144,13 +122,11 @@ pub enum SkipReason {
         /// When the next one opens; `None` if never.
         until: Option<Time>,
     },
-    /// The workload was changed recently and is cooling down.
     #[error("the workload was changed recently: no further change before {}", second_of(*.until))]
     CoolDown {
         /// When it may be changed again.
         until: Time,
     },
-    /// The first changed pod is being observed.
     #[error("the first changed pod is observed until at least {}", second_of(*.until))]
     Canary {
         /// The earliest end of the observation.
@@ -168,34 +144,26 @@ pub enum SkipReason {
         /// When it closes.
         until: Time,
     },
-    /// Recent evictions had no observed effect.
     #[error("recent evictions had no observed effect")]
     #[strum(serialize = "unproven")]
     EffectUnproven,
-    /// Another writer overwrote the recommended values.
     #[error("another writer overwrote the recommended values")]
     #[strum(serialize = "rewritten")]
     ExternallyOverwritten,
-    /// The hourly change budget of the namespace is exhausted.
     #[error("the hourly change budget of the namespace is exhausted")]
     NamespaceBudget,
-    /// The hourly change budget of the cluster is exhausted.
     #[error("the hourly change budget of the cluster is exhausted")]
     ClusterBudget,
-    /// A second replica is started before the only one is evicted.
     #[error("a second replica is started before the only one is evicted")]
     Surging,
     /// A PodDisruptionBudget blocks its eviction, or that of another pod of its group in this pass.
     #[error("a PodDisruptionBudget blocks its eviction")]
     DisruptionBudget,
-    /// The change failed.
     #[error("the change failed")]
     Failed,
-    /// The state could not be persisted before the change.
     #[error("the state could not be persisted before the change")]
     #[strum(serialize = "not_booked")]
     PersistFailed,
-    /// The pass ended before the pod was processed.
     #[error("the pass ended before the pod was processed")]
     PassEnded,
 }
@@ -296,13 +264,13 @@ mod tests {
     #[test]
     fn a_request_that_waits_has_the_reason_of_its_hold() {
         let until = Time::from_secs(1_800_000_000);
-        for hold in [
-            Hold::HpaSameResource,
-            Hold::ChangedRecently { until },
-            Hold::ReplicasChanged { until },
-            Hold::ReplicasWillChange { proposed: 7 },
-            Hold::ProposalUnknown,
-            Hold::AtMaxReplicas,
+        for (hold, name) in [
+            (Hold::HpaSameResource, "hpa_same_resource"),
+            (Hold::ChangedRecently { until }, "changed_recently"),
+            (Hold::ReplicasChanged { until }, "replicas_changed"),
+            (Hold::ReplicasWillChange { proposed: 7 }, "replicas_will_change"),
+            (Hold::ProposalUnknown, "proposal_unknown"),
+            (Hold::AtMaxReplicas, "at_max_replicas"),
         ] {
             let skip = SkipReason::of_shared_request(&SharedRequest {
                 hpa: "web".into(),
@@ -314,7 +282,7 @@ mod tests {
                 lacks_replicas: false,
                 target: None,
             });
-            assert_eq!(skip.as_str(), hold.as_str());
+            assert_eq!(skip.as_str(), name);
             assert!(SkipReason::GUARDS.contains(&skip.as_str()) && skip.is_restriction());
             assert!(skip.to_string().contains("HorizontalPodAutoscaler web"), "{skip}");
         }

@@ -38,10 +38,8 @@ pub struct MetricEvaluation {
     pub kind: MetricSourceType,
     /// The metric name, as used in labels.
     pub label: String,
-    /// The metric name with its selector.
     pub name: String,
     pub band: Option<Band>,
-    /// The proposal, or why there is none.
     pub result: Result<ReplicaProposal, MetricError>,
     /// Whether this metric's proposal won.
     pub is_chosen: bool,
@@ -57,7 +55,6 @@ pub struct ReplicaProposal {
     pub is_ignored_zero: bool,
 }
 
-/// The combined proposal of all metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CombinedProposal {
     /// The proposed replicas, before limits are applied.
@@ -68,7 +65,6 @@ pub struct CombinedProposal {
     pub is_below: bool,
     /// Number of pods that counted as ready for the winning metric.
     pub ready_pods: u32,
-    /// The name of the winning metric.
     pub metric_name: String,
     /// The reason that a recommender gave; empty for other metrics.
     pub reason: String,
@@ -86,7 +82,6 @@ impl CombinedProposal {
 /// Why no replica count can be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ProposalError {
-    /// The spec sets neither metrics nor a recommender.
     #[error("neither metrics nor a recommender is set")]
     NoMetrics,
     /// Scaling is blocked by a monitor or an alert.
@@ -120,7 +115,6 @@ impl ProposalError {
 /// Inputs shared by the evaluation of all metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationContext<'a> {
-    /// The effective spec of the object.
     pub rules: &'a EffectiveSpec,
     /// How ready pods are counted.
     pub readiness: ReadinessPolicy<'a>,
@@ -128,7 +122,6 @@ pub struct EvaluationContext<'a> {
     pub selector: &'a str,
     /// The pods that match the selector.
     pub pods: &'a [Pod],
-    /// The scale of the target.
     pub scale: Scale,
     /// Values sampled before this time are stale.
     pub oldest_sample: Option<Time>,

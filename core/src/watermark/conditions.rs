@@ -15,13 +15,12 @@ use crate::{
     scaling::Position,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
 pub enum ConditionType {
     /// The scale of the target can be read and updated.
     AbleToScale,
     /// A replica count can be computed.
     ScalingActive,
-    /// The proposal was limited.
     ScalingLimited,
     /// The object is in dry-run mode, so that no replicas are changed.
     DryRun,
@@ -40,32 +39,10 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
-    pub const ALL: [Self; 10] = [
-        Self::AbleToScale,
-        Self::ScalingActive,
-        Self::ScalingLimited,
-        Self::DryRun,
-        Self::AboveHighWatermark,
-        Self::BelowLowWatermark,
-        Self::ConvergeToWatermark,
-        Self::ScalingBlocked,
-        Self::AnnotationsIgnored,
-        Self::SpecDoubtful,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AbleToScale => "AbleToScale",
-            Self::ScalingActive => "ScalingActive",
-            Self::ScalingLimited => "ScalingLimited",
-            Self::DryRun => "DryRun",
-            Self::AboveHighWatermark => "AboveHighWatermark",
-            Self::BelowLowWatermark => "BelowLowWatermark",
-            Self::ConvergeToWatermark => "ConvergeToWatermark",
-            Self::ScalingBlocked => "ScalingBlocked",
-            Self::AnnotationsIgnored => "AnnotationsIgnored",
-            Self::SpecDoubtful => "SpecDoubtful",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The label value of the gauge that exports the condition, if it is exported.
@@ -79,7 +56,6 @@ impl ConditionType {
     }
 }
 
-/// A condition to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionUpdate {
     pub condition_type: ConditionType,
@@ -94,7 +70,6 @@ pub struct ConditionUpdate {
 /// list of objects, and some quote user input.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// Truncates a message to [`MAX_MESSAGE_BYTES`].
 fn truncated(mut message: String) -> String {
     if message.len() > MAX_MESSAGE_BYTES {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));

@@ -31,7 +31,6 @@ impl ScaleDirection {
 /// A state, and when it last changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSince {
-    /// Whether the state holds.
     pub holds: bool,
     /// When it last changed.
     pub at: Time,
@@ -58,7 +57,6 @@ pub struct Cooldown {
     pub is_stable: bool,
     /// Why no replicas are removed, while pods are updated.
     pub removal_hold: Option<RemovalHold>,
-    /// The current time.
     pub now: Time,
     /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
@@ -69,11 +67,8 @@ pub struct Cooldown {
 pub enum HoldReason {
     /// The replicas are already as desired.
     NoChange,
-    /// The last change is within the forbidden window.
-    ForbiddenWindow {
-        /// When the window ends.
-        until: Time,
-    },
+    /// The last change is within the forbidden window, which ends then.
+    ForbiddenWindow { until: Time },
     /// The value has not been outside its band for long enough.
     Delay {
         /// When the delay ends, if the value stays outside.
@@ -86,7 +81,6 @@ pub enum HoldReason {
     },
 }
 
-/// The result of the cooldown check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CooldownResult {
     /// Why replicas are not changed; `None` if they may be.
@@ -131,22 +125,16 @@ impl Cooldown {
     /// Checks whether replicas may change from `from` to `to`.
     pub fn check(&self, from: i32, to: i32) -> CooldownResult {
         let Some(last) = self.last_scale_time else {
-            if !self.fixes.has(Fix::FirstPassIsNoChange) {
-                return CooldownResult { hold_reason: None, remaining: None };
-            }
-            return CooldownResult {
-                hold_reason: self.hold_reason(from, to, None),
-                remaining: None,
-            };
+            let is_checked = self.fixes.has(Fix::FirstPassIsNoChange);
+            let hold_reason = is_checked.then(|| self.hold_reason(from, to, None)).flatten();
+            return CooldownResult { hold_reason, remaining: None };
         };
         let remaining = CooldownRemaining {
             up: self.seconds_until(last.later(self.upscale_window)),
             down: self.seconds_until(last.later(self.downscale_window)),
         };
-        CooldownResult {
-            hold_reason: self.hold_reason(from, to, Some(last)),
-            remaining: Some(remaining),
-        }
+        let hold_reason = self.hold_reason(from, to, Some(last));
+        CooldownResult { hold_reason, remaining: Some(remaining) }
     }
 
     fn seconds_until(&self, end: Time) -> f64 {

@@ -4,19 +4,18 @@ use crate::types::Time;
 
 use super::{
     combine::{CombinedProposal, EvaluationContext, MetricEvaluation, MetricInput, ProposalError},
-    conditions::{ConditionType, ConditionUpdate, condition_since},
+    conditions::{ConditionType, ConditionUpdate, condition_since, from_timestamp},
     cooldown::{Cooldown, CooldownResult, StateSince},
     propose::Convergence,
     rounding::{nearest_multiple_towards, round_up_to_multiple},
     scale_decision::{complete_record, record_metrics},
     scale_rate::{LimitHit, LimitedReplicas},
-    spec::EffectiveSpec,
 };
 use crate::{
     api::wpa::WatermarkPodAutoscalerStatus,
     coordination::RemovalHold,
     scaling::{Position, Scale, ScaleDecision},
-    types::compat::{Fix, Fixes},
+    types::compat::Fix,
 };
 
 /// Condition reason for a target with zero replicas.
@@ -29,7 +28,6 @@ pub enum ForcedReason {
     AboveMax,
     /// The replicas are below the minimum.
     BelowMin,
-    /// The target has no pods.
     NoPods,
 }
 
@@ -58,14 +56,11 @@ pub struct ReplicaChange {
 /// A scale decision with its intermediate results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The scale of the target.
     pub scale: Scale,
     pub metrics: Vec<MetricEvaluation>,
-    /// The combined proposal, or why there is none.
     pub proposal: Result<CombinedProposal, ProposalError>,
     /// The proposal within its limits.
     pub limited: Option<LimitedReplicas>,
-    /// The result of the cooldown check.
     pub cooldown: Option<CooldownResult>,
     /// The change to apply, if any.
     pub change: Option<ReplicaChange>,
@@ -73,15 +68,11 @@ pub struct Decision {
     pub desired: i32,
     /// The conditions to set, in order.
     pub conditions: Vec<ConditionUpdate>,
-    /// The record of the decision, from which it is reported.
     pub record: ScaleDecision,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionInput<'a> {
-    /// The effective spec of the object.
-    pub rules: &'a EffectiveSpec,
-    /// Inputs for the evaluation of its metrics.
     pub context: EvaluationContext<'a>,
     /// Its metrics, with the results of fetching them.
     pub metrics: &'a [MetricInput],
@@ -93,16 +84,12 @@ pub struct DecisionInput<'a> {
     pub status: &'a WatermarkPodAutoscalerStatus,
     /// The last decision about the object, or what its status has of it.
     pub previous: &'a ScaleDecision,
-    /// The current time.
     pub now: Time,
-    /// Which of upstream's bugs are fixed.
-    pub fixes: Fixes,
 }
 
 impl DecisionInput<'_> {
-    /// Computes the decision.
     pub fn decide(&self) -> Decision {
-        let scale = self.context.scale;
+        let EvaluationContext { rules, scale, .. } = self.context;
         let (evaluations, mut combined) = self.context.combine(self.metrics);
         if let Some(why) = self.blocked_reason {
             combined = Err(ProposalError::Blocked(why.to_owned()));
@@ -119,19 +106,14 @@ impl DecisionInput<'_> {
             desired: scale.spec_replicas,
             conditions: Vec::new(),
         };
-        decision.push_condition(ConditionUpdate::dry_run(self.rules.dry_run));
+        decision.conditions.push(ConditionUpdate::dry_run(rules.dry_run));
         let able = "the WPA controller was able to get the target's current scale";
-        decision.push_condition(ConditionUpdate::new(
-            ConditionType::AbleToScale,
-            true,
-            "SucceededGetScale",
-            able,
-        ));
+        decision.set(ConditionType::AbleToScale, true, "SucceededGetScale", able);
         match decision.proposal.clone() {
             Ok(combined) => self.apply_proposal(&combined, &mut decision),
             Err(why) => self.apply_without_proposal(&why, &mut decision),
         }
-        complete_record(&mut decision, self.rules);
+        complete_record(&mut decision, rules);
         decision
     }
 
@@ -144,33 +126,21 @@ impl DecisionInput<'_> {
             "the WPA was able to successfully calculate a replica count from {}{because}",
             combined.metric_name
         );
-        decision.push_condition(ConditionUpdate::new(
-            ConditionType::ScalingActive,
-            true,
-            "ValidMetricFound",
-            found,
-        ));
-        decision.push_condition(ConditionUpdate::above_high_watermark(combined.is_above));
-        decision.push_condition(ConditionUpdate::below_low_watermark(combined.is_below));
-        if let Some(convergence) = combined.convergence {
-            decision.push_condition(ConditionUpdate::convergence(convergence));
-        }
+        decision.set(ConditionType::ScalingActive, true, "ValidMetricFound", found);
+        decision.conditions.push(ConditionUpdate::above_high_watermark(combined.is_above));
+        decision.conditions.push(ConditionUpdate::below_low_watermark(combined.is_below));
+        decision.conditions.extend(combined.convergence.map(ConditionUpdate::convergence));
         let proposed = combined.replicas.max(0);
         let limited =
             self.limit_replicas(decision.scale.spec_replicas, proposed, combined.ready_pods);
         let is_limited = limited.replicas != proposed;
-        let (reason, message) = (limited.limit_hit.reason(), limited.limit_hit.message());
-        decision.push_condition(ConditionUpdate::new(
-            ConditionType::ScalingLimited,
-            is_limited,
-            reason,
-            message,
-        ));
+        let (reason, message) = limited.limit_hit.reason_and_message();
+        decision.set(ConditionType::ScalingLimited, is_limited, reason, message);
         let cooldown = self.cooldown(combined, &decision.record);
         let from = decision.scale.spec_replicas;
         self.change_replicas(limited, &cooldown, |to| change_reason(combined, from, to), decision);
         if decision.change.is_some() {
-            decision.push_condition(ConditionUpdate::ready_for_scale());
+            decision.conditions.push(ConditionUpdate::ready_for_scale());
         }
     }
 
@@ -186,22 +156,21 @@ impl DecisionInput<'_> {
         decision.limited = Some(limited);
         let result = cooldown.check(from, to);
         if let Some(backoff) = result.remaining.and_then(|remaining| remaining.backoff()) {
-            decision.push_condition(ConditionUpdate::backoff(backoff));
+            decision.conditions.push(ConditionUpdate::backoff(backoff));
         }
         decision.cooldown = Some(result);
         if let Some(change) = self.forced_change(decision) {
             decision.desired = change.to;
             decision.change = Some(change);
-        } else if (from != 0 || self.rules.may_be_zero()) && result.hold_reason.is_none() {
+        } else if (from != 0 || self.context.rules.may_be_zero()) && result.hold_reason.is_none() {
             decision.desired = to;
             decision.change = Some(ReplicaChange { to, reason: why(to), forced: None });
         }
     }
 
-    /// Limits a proposal.
     fn limit_replicas(&self, current: i32, proposed: i32, ready: u32) -> LimitedReplicas {
-        let rules = self.rules;
-        let mut limited = rules.limits.apply_limits(current, proposed, ready, self.fixes);
+        let rules = self.context.rules;
+        let mut limited = rules.limits.apply_limits(current, proposed, ready, self.context.fixes);
         // With scale to zero, the minimum applies only while there is load.
         let may_scale_down = current == 0 || rules.limits.downscale_limit(current) < current;
         if rules.may_be_zero()
@@ -231,12 +200,7 @@ impl DecisionInput<'_> {
             ProposalError::Metric { reason, .. } => reason,
         };
         let message = format!("the WPA was unable to compute the replica count: {}", why.cause());
-        decision.push_condition(ConditionUpdate::new(
-            ConditionType::ScalingActive,
-            false,
-            reason,
-            message,
-        ));
+        decision.set(ConditionType::ScalingActive, false, reason, message);
         if let Some(to) = self.fallback_replicas(decision) {
             let Scale { spec_replicas: wanted, status_replicas: current } = decision.scale;
             let limited = self.limit_replicas(wanted, to, u32::try_from(current).unwrap_or(0));
@@ -246,7 +210,7 @@ impl DecisionInput<'_> {
             };
             let why = format!("No metric is available, scaling to the fallback of {to} replicas");
             self.change_replicas(limited, &cooldown, |_| why, decision);
-        } else if self.fixes.has(Fix::BoundsHoldWithoutMetrics)
+        } else if self.context.fixes.has(Fix::BoundsHoldWithoutMetrics)
             && let Some(change) = self.forced_change(decision)
         {
             decision.desired = change.to;
@@ -256,7 +220,8 @@ impl DecisionInput<'_> {
 
     /// The fallback replicas, once metrics have been unavailable for long enough.
     fn fallback_replicas(&self, decision: &Decision) -> Option<i32> {
-        let fallback = self.rules.options.fallback.filter(|_| decision.scale.spec_replicas != 0)?;
+        let fallback =
+            self.context.rules.options.fallback.filter(|_| decision.scale.spec_replicas != 0)?;
         let since = decision.record.unknown_since?;
         (since.later(fallback.after) <= self.now).then_some(fallback.replicas)
     }
@@ -264,18 +229,13 @@ impl DecisionInput<'_> {
     /// The change required regardless of metrics, windows and delays.
     fn forced_change(&self, decision: &mut Decision) -> Option<ReplicaChange> {
         let Scale { spec_replicas: wanted, status_replicas: current } = decision.scale;
-        let limits = &self.rules.limits;
+        let limits = &self.context.rules.limits;
         let force = |to, forced: ForcedReason| {
             Some(ReplicaChange { to, reason: forced.reason().to_owned(), forced: Some(forced) })
         };
-        if wanted == 0 && !self.rules.may_be_zero() {
+        if wanted == 0 && !self.context.rules.may_be_zero() {
             let message = "scaling is disabled since the replica count of the target is zero";
-            decision.push_condition(ConditionUpdate::new(
-                ConditionType::ScalingActive,
-                false,
-                SCALING_DISABLED,
-                message,
-            ));
+            decision.set(ConditionType::ScalingActive, false, SCALING_DISABLED, message);
             decision.desired = 0;
             None
         } else if wanted == 0 {
@@ -284,7 +244,7 @@ impl DecisionInput<'_> {
             force(limits.max, ForcedReason::AboveMax)
         } else if wanted < limits.min {
             force(limits.min, ForcedReason::BelowMin)
-        } else if current == 0 && !self.fixes.has(Fix::MissingPodsForceNothing) {
+        } else if current == 0 && !self.context.fixes.has(Fix::MissingPodsForceNothing) {
             force(1, ForcedReason::NoPods)
         } else {
             None
@@ -298,19 +258,15 @@ impl DecisionInput<'_> {
             if before.holds == holds { before } else { StateSince { holds, at: self.now } }
         };
         let per_metric = |own: Option<Time>| {
-            let own = own.filter(|_| self.rules.options.delay_per_metric);
+            let own = own.filter(|_| self.context.rules.options.delay_per_metric);
             own.map(|at| StateSince { holds: true, at })
         };
         Cooldown {
-            last_scale_time: self
-                .status
-                .last_scale_time
-                .as_ref()
-                .map(super::conditions::from_timestamp),
-            upscale_window: self.rules.upscale_window,
-            downscale_window: self.rules.downscale_window,
-            upscale_delay: self.rules.upscale_delay,
-            downscale_delay: self.rules.downscale_delay,
+            last_scale_time: self.status.last_scale_time.as_ref().map(from_timestamp),
+            upscale_window: self.context.rules.upscale_window,
+            downscale_window: self.context.rules.downscale_window,
+            upscale_delay: self.context.rules.upscale_delay,
+            downscale_delay: self.context.rules.downscale_delay,
             // One metric that was above for long enough suffices; below, all of them have to be.
             above: per_metric(record.since_at(Position::Above).min())
                 .unwrap_or_else(|| since(combined.is_above, ConditionType::AboveHighWatermark)),
@@ -319,7 +275,7 @@ impl DecisionInput<'_> {
             is_stable: combined.is_stable(),
             removal_hold: self.removal_hold,
             now: self.now,
-            fixes: self.fixes,
+            fixes: self.context.fixes,
         }
     }
 }
@@ -339,17 +295,22 @@ fn change_reason(combined: &CombinedProposal, from: i32, to: i32) -> String {
 }
 
 impl Decision {
-    fn push_condition(&mut self, condition: ConditionUpdate) {
-        self.conditions.push(condition);
+    fn set(
+        &mut self,
+        condition_type: ConditionType,
+        holds: bool,
+        reason: &str,
+        message: impl Into<String>,
+    ) {
+        self.conditions.push(ConditionUpdate::new(condition_type, holds, reason, message));
     }
 
     /// Whether no metric requires a change: all values are inside their bands, and no recommendation within a
     /// recommender's bounds is being followed.
     pub fn is_within_bounds(&self) -> bool {
         let is_followed = |row: &MetricEvaluation| {
-            row.result
-                .as_ref()
-                .is_ok_and(|metric| matches!(metric.proposal.convergence, Convergence::Outside(_)))
+            let convergence = row.result.as_ref().map(|metric| metric.proposal.convergence);
+            matches!(convergence, Ok(Convergence::Outside(_)))
         };
         self.proposal.as_ref().is_ok_and(CombinedProposal::is_stable)
             && !self.metrics.iter().any(is_followed)

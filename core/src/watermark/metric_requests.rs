@@ -18,21 +18,17 @@ use crate::{
 /// What the requests for the metrics of an object depend on besides its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricRequestBuilder<'a> {
-    /// The annotations of the object.
     pub annotations: &'a BTreeMap<String, String>,
     /// With [`Compat::Upstream`] no annotation is read.
     pub compat: Compat,
     /// Whether a Prometheus server is configured.
     pub has_prometheus: bool,
-    /// The ready pods of the target.
     pub ready_pods: &'a Result<u32, PodsNotReady>,
 }
 
-/// A metric of an object and its request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedMetric<'a> {
     pub kind: MetricSourceType,
-    /// Its block in the spec.
     pub block: MetricBlock<'a>,
     /// The request, or why none is sent.
     pub request: Result<MetricRequest, MetricError>,
@@ -48,25 +44,24 @@ impl<'a> MetricRequestBuilder<'a> {
             Err(why) => Err(MetricError::PodsNotReady(why.clone())),
         };
         let (kind, request) = match metric.kind.as_str() {
-            "External" => match self.query_annotation(block.name) {
-                Some((annotation, query)) => {
+            "External" => {
+                if let Some((annotation, query)) = self.query_annotation(block.name) {
                     (MetricSourceType::Prometheus, self.promql_request(annotation, query))
+                } else {
+                    let request = MetricRequest::External { metric: name, selector };
+                    (MetricSourceType::External, Ok(request))
                 }
-                None => (
-                    MetricSourceType::External,
-                    Ok(MetricRequest::External { metric: name, selector }),
-                ),
-            },
+            }
             "ContainerResource" => {
                 let container = metric.container_resource.as_ref()?.container.clone();
                 let request =
                     MetricRequest::ContainerResource { resource: name, container, selector };
                 (MetricSourceType::ContainerResource, if_ready(request))
             }
-            "Resource" => (
-                MetricSourceType::Resource,
-                if_ready(MetricRequest::Resource { resource: name, selector }),
-            ),
+            "Resource" => {
+                let request = MetricRequest::Resource { resource: name, selector };
+                (MetricSourceType::Resource, if_ready(request))
+            }
             _ => return None,
         };
         Some(RequestedMetric { kind, block, request })

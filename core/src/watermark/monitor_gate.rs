@@ -11,18 +11,14 @@ pub const ENABLED_ANNOTATION: &str = "wpa.datadoghq.com/lifecycle-control.enable
 /// The result of reading a monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Monitor {
-    /// The monitor reports this state.
     State(String),
-    /// The monitor reports no state.
     NoState,
     /// The monitor does not exist or could not be read.
     Unreadable(String),
 }
 
-/// The result of evaluating a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateResult {
-    /// The condition to set.
     pub condition: ConditionUpdate,
     /// If scaling is blocked: why, and after how long to retry.
     pub blocked: Option<(String, Duration)>,
@@ -37,13 +33,20 @@ pub fn is_enabled(value: Option<&str>) -> Result<bool, ConditionUpdate> {
             let message = format!(
                 "Lifecycle Control is not correctly enabled: strconv.ParseBool: parsing {other:?}: invalid syntax"
             );
-            Err(ConditionUpdate::new(
-                ConditionType::ScalingBlocked,
-                false,
-                "FailedGetDatadogMonitor",
-                message,
-            ))
+            Err(condition(false, "FailedGetDatadogMonitor", message))
         }
+    }
+}
+
+fn condition(blocks: bool, reason: &str, message: impl Into<String>) -> ConditionUpdate {
+    ConditionUpdate::new(ConditionType::ScalingBlocked, blocks, reason, message)
+}
+
+impl GateResult {
+    /// `retry_after` is `None` if the gate does not block.
+    fn new(retry_after: Option<Duration>, reason: &str, message: String) -> Self {
+        let condition = condition(retry_after.is_some(), reason, &message);
+        Self { condition, blocked: retry_after.map(|retry_after| (message, retry_after)) }
     }
 }
 
@@ -61,81 +64,43 @@ pub fn evaluate_alert(name: &str, alert: &Alert, open: bool, period: Duration) -
             (!open, "AlertUnknown", message)
         }
     };
-    GateResult {
-        condition: ConditionUpdate::new(
-            ConditionType::ScalingBlocked,
-            blocks,
-            reason,
-            message.clone(),
-        ),
-        blocked: blocks.then_some((message, period)),
-    }
+    GateResult::new(blocks.then_some(period), reason, message)
 }
 
 /// The condition of an object that was blocked and no longer has a gate.
 pub fn unblocked() -> ConditionUpdate {
-    ConditionUpdate::new(
-        ConditionType::ScalingBlocked,
-        false,
-        "NotControlled",
-        "no monitor or alert is configured any more",
-    )
+    condition(false, "NotControlled", "no monitor or alert is configured any more")
 }
 
 /// Evaluates the monitor `object` (`namespace/name`). `open` decides whether scaling continues while its state is unknown.
 pub fn evaluate_monitor(object: &str, monitor: &Monitor, open: bool) -> GateResult {
     const RETRY_UNREADABLE: Duration = Duration::from_mins(2);
     const RETRY_NOT_OK: Duration = Duration::from_mins(1);
-    let blocked = |reason: &str, message: String, retry_after| GateResult {
-        condition: ConditionUpdate::new(
-            ConditionType::ScalingBlocked,
-            true,
-            reason,
-            message.clone(),
-        ),
-        blocked: Some((message, retry_after)),
-    };
     let is_unknown = match monitor {
         Monitor::Unreadable(_) | Monitor::NoState => true,
         Monitor::State(state) => state == "No Data",
     };
     if open && is_unknown {
         let message = format!("state of monitor {object} is unknown, treated as OK");
-        let condition = ConditionUpdate::new(
-            ConditionType::ScalingBlocked,
-            false,
-            "DatadogMonitorUnknown",
-            message,
-        );
-        return GateResult { condition, blocked: None };
+        return GateResult::new(None, "DatadogMonitorUnknown", message);
     }
-    match monitor {
+    let (retry_after, reason, what) = match monitor {
         Monitor::Unreadable(_) => {
-            let message = format!("monitor {object} not found, blocking the WPA from proceeding");
-            blocked("FailedGetDatadogMonitor", message, RETRY_UNREADABLE)
+            (Some(RETRY_UNREADABLE), "FailedGetDatadogMonitor", "not found".to_owned())
         }
         Monitor::NoState => {
-            let message =
-                format!("monitor {object} state not found, blocking the WPA from proceeding");
-            blocked("DatadogMonitorNotOK", message, RETRY_NOT_OK)
+            (Some(RETRY_NOT_OK), "DatadogMonitorNotOK", "state not found".to_owned())
         }
         Monitor::State(state) if state == "OK" => {
-            let message =
-                format!("monitor {object} is in a OK state, allowing the WPA from proceeding");
-            let condition = ConditionUpdate::new(
-                ConditionType::ScalingBlocked,
-                false,
-                "DatadogMonitorOK",
-                message,
-            );
-            GateResult { condition, blocked: None }
+            (None, "DatadogMonitorOK", "is in a OK state".to_owned())
         }
         Monitor::State(state) => {
-            let message =
-                format!("monitor {object} is in {state} state, blocking the WPA from proceeding");
-            blocked("DatadogMonitorNotOK", message, RETRY_NOT_OK)
+            (Some(RETRY_NOT_OK), "DatadogMonitorNotOK", format!("is in {state} state"))
         }
-    }
+    };
+    let effect = if retry_after.is_some() { "blocking" } else { "allowing" };
+    let message = format!("monitor {object} {what}, {effect} the WPA from proceeding");
+    GateResult::new(retry_after, reason, message)
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ pub struct WpaOptions {
     pub fallback: Option<Fallback>,
     /// Delays are tracked for each metric separately.
     pub delay_per_metric: bool,
-    /// The target may be scaled to zero.
     pub scale_to_zero: bool,
     /// The result is rounded to a multiple of the modulo, not only the proposal.
     pub modulo_of_result: bool,

@@ -33,10 +33,8 @@ impl FromStr for ConvergeTowards {
     }
 }
 
-/// The result of converging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Convergence {
-    /// Not enabled.
     Off,
     /// The metric is not between the watermarks.
     Outside(Position),
@@ -45,7 +43,6 @@ pub enum Convergence {
     Step(ConvergeTowards),
 }
 
-/// Inputs of a proposal other than the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProposalInput {
     /// The current `spec.replicas` of the target.
@@ -66,7 +63,6 @@ pub struct ProposalInput {
     pub fixes: Fixes,
 }
 
-/// The proposal of one metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Proposal {
     /// The proposed replicas, before limits are applied.
@@ -87,6 +83,7 @@ impl ProposalInput {
         let shared_by = if self.is_average { self.ready_pods.max(1) } else { 1 };
         let value = if shared_by == 1 { sum as f64 } else { sum as f64 / f64::from(shared_by) };
         let exact = self.fixes.has(Fix::ReplicasAreCountedExactly);
+        let ready = f64::from(self.ready_pods);
         let position = if exact { band.position(sum, shared_by) } else { band.position_of(value) };
         let (replicas, convergence) = match position {
             Position::Above => {
@@ -95,9 +92,7 @@ impl ProposalInput {
                     divide_rounding_up(self.ready_times_utilization(sum), band.high.into())
                         .unwrap_or(self.spec_replicas)
                 } else {
-                    replicas_from_float(
-                        (f64::from(self.ready_pods) * value / band.high as f64).ceil(),
-                    )
+                    replicas_from_float((ready * value / band.high as f64).ceil())
                 };
                 (self.at_least_current(needed), Convergence::Outside(Position::Above))
             }
@@ -106,9 +101,7 @@ impl ProposalInput {
                     divide_rounding_down(self.ready_times_utilization(sum), band.low.into())
                         .unwrap_or(self.spec_replicas)
                 } else {
-                    replicas_from_float(
-                        (f64::from(self.ready_pods) * value / band.low as f64).floor(),
-                    )
+                    replicas_from_float((ready * value / band.low as f64).floor())
                 };
                 (self.at_most_current(needed.max(1)), Convergence::Outside(Position::Below))
             }
@@ -155,14 +148,10 @@ impl ProposalInput {
                 None => (current, Convergence::Off),
             },
         };
-        let position = if response.replicas == current {
-            Position::Inside
-        } else if current > response.upper_bound {
-            Position::Below
-        } else if current < response.lower_bound {
-            Position::Above
-        } else {
-            Position::Inside
+        let position = match response.replicas != current {
+            true if current > response.upper_bound => Position::Below,
+            true if current < response.lower_bound => Position::Above,
+            _ => Position::Inside,
         };
         let utilization = (response.observed_target * 1000.0) as Milli;
         Proposal { replicas, position, value: utilization as f64, utilization, convergence }
@@ -189,7 +178,8 @@ impl ProposalInput {
             }
             ConvergeTowards::High | ConvergeTowards::Low => None,
         };
-        let end = end.map_or(self.spec_replicas, |end| self.clamp_to_bounds(end));
+        // If the bounds cross, the minimum wins.
+        let end = end.map_or(self.spec_replicas, |end| end.min(self.max).max(self.min.max(1)));
         self.step_towards(direction, end)
     }
 
@@ -211,10 +201,5 @@ impl ProposalInput {
         } else {
             (replicas, Convergence::Step(direction))
         }
-    }
-
-    /// Clamps to the bounds. If they cross, the minimum wins.
-    fn clamp_to_bounds(&self, replicas: i32) -> i32 {
-        replicas.min(self.max).max(self.min.max(1))
     }
 }

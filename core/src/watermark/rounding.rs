@@ -22,7 +22,6 @@ pub fn divide_rounding_down(dividend: i128, divisor: i128) -> Option<i32> {
     (divisor > 0).then(|| saturate_to_replicas(dividend.div_euclid(divisor)))
 }
 
-/// Rounds up to the next multiple.
 pub fn round_up_to_multiple(value: i32, multiple: i32) -> i32 {
     let multiple = i64::from(multiple.max(1));
     let (value, remainder) = (i64::from(value), i64::from(value).rem_euclid(multiple));

@@ -6,12 +6,10 @@ use crate::types::{
     quantity::Quantity,
 };
 
-/// The limits of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaLimits {
     /// The minimum replicas; 0 only if the spec was not defaulted.
     pub min: i32,
-    /// The maximum replicas.
     pub max: i32,
     /// Percentage of the replicas that may be added at once.
     pub upscale_percent: Quantity,
@@ -19,10 +17,8 @@ pub struct ReplicaLimits {
     pub downscale_percent: Quantity,
 }
 
-/// The limit that a proposal hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LimitHit {
-    /// No limit.
     Unlimited,
     /// The proposal removes too many replicas at once.
     DownscaleRate,
@@ -37,32 +33,25 @@ pub enum LimitHit {
 }
 
 impl LimitHit {
-    /// Upstream's condition reason; empty for `BelowOne`.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Unlimited => "DesiredWithinRange",
-            Self::DownscaleRate => "ScaleDownLimit",
-            Self::UpscaleRate => "ScaleUpLimit",
-            Self::BelowMin => "TooFewReplicas",
-            Self::AboveMax => "TooManyReplicas",
-            Self::BelowOne => "",
-        }
-    }
-
-    /// Upstream's condition message.
-    pub const fn message(self) -> &'static str {
-        match self {
-            Self::Unlimited => "the desired count is within the acceptable range",
+    /// Upstream's reason and message of the condition; empty for `BelowOne`.
+    pub fn reason_and_message(self) -> (&'static str, String) {
+        let (reason, what) = match self {
+            Self::Unlimited => ("DesiredWithinRange", "count is within the acceptable range"),
             Self::DownscaleRate => {
-                "the desired replica count is decreasing faster than the maximum scale rate"
+                ("ScaleDownLimit", "replica count is decreasing faster than the maximum scale rate")
             }
             Self::UpscaleRate => {
-                "the desired replica count is increasing faster than the maximum scale rate"
+                ("ScaleUpLimit", "replica count is increasing faster than the maximum scale rate")
             }
-            Self::BelowMin => "the desired replica count is below the minimum replica count",
-            Self::AboveMax => "the desired replica count is above the maximum replica count",
-            Self::BelowOne => "",
-        }
+            Self::BelowMin => {
+                ("TooFewReplicas", "replica count is below the minimum replica count")
+            }
+            Self::AboveMax => {
+                ("TooManyReplicas", "replica count is above the maximum replica count")
+            }
+            Self::BelowOne => return ("", String::new()),
+        };
+        (reason, format!("the desired {what}"))
     }
 }
 
@@ -70,7 +59,6 @@ impl LimitHit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitedReplicas {
     pub replicas: i32,
-    /// The limit that was hit.
     pub limit_hit: LimitHit,
     /// Whether the proposal removes too many replicas at once; `None` if not checked.
     pub downscale_capping: Option<bool>,
@@ -95,7 +83,6 @@ impl ReplicaLimits {
         saturate_to_replicas(i128::from(current) - percentage_of(self.downscale_percent, current))
     }
 
-    /// Applies the limits to a proposal.
     pub fn apply_limits(
         &self,
         current: i32,

@@ -62,7 +62,6 @@ pub struct EffectiveSpec {
     pub options: WpaOptions,
 }
 
-/// The name of the target of an object in this namespace.
 pub fn target_name<'a>(
     namespace: &'a str,
     spec: &'a WatermarkPodAutoscalerSpec,
@@ -114,7 +113,6 @@ impl EffectiveSpec {
         }
     }
 
-    /// Sets the options.
     #[must_use]
     pub const fn with_options(self, options: WpaOptions) -> Self {
         Self { options, ..self }

@@ -22,15 +22,12 @@ use crate::{
 /// Builds the status and events of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusBuilder<'a> {
-    /// The spec of the object.
     pub spec: &'a WatermarkPodAutoscalerSpec,
-    /// The namespace of the object.
     pub namespace: &'a str,
     /// The compatibility mode.
     pub compat: Compat,
     /// A pass without a change sets a condition instead of emitting an event.
     pub skips_idle_events: bool,
-    /// The current time.
     pub now: Time,
     /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
@@ -89,38 +86,30 @@ impl StatusBuilder<'_> {
         outcome: &ScaleOutcome,
         last: Option<Time>,
     ) -> Option<ConditionUpdate> {
-        match outcome {
-            ScaleOutcome::Done => Some(ConditionUpdate::new(
-                ConditionType::AbleToScale,
-                true,
-                "SuccessfulScale",
-                format!(
-                    "the WPA controller was able to update the target scale to {}",
-                    decision.desired
-                ),
-            )),
-            ScaleOutcome::Failed(why) => Some(ConditionUpdate::new(
-                ConditionType::AbleToScale,
-                false,
-                "FailedScale",
-                format!("the WPA controller was unable to update the target scale: {why}"),
-            )),
+        let (condition_type, reason, message) = match outcome {
+            ScaleOutcome::Done => {
+                let able = "the WPA controller was able to update the target scale to";
+                let message = format!("{able} {}", decision.desired);
+                (ConditionType::AbleToScale, "SuccessfulScale", message)
+            }
+            ScaleOutcome::Failed(why) => {
+                let message =
+                    format!("the WPA controller was unable to update the target scale: {why}");
+                (ConditionType::AbleToScale, "FailedScale", message)
+            }
             ScaleOutcome::NoChange if self.skips_idle_events && self.reports_idle(decision) => {
                 let message = format!(
                     "the WPA was able to successfully calculate a replica count and decided not to scale {}",
                     self.idle_message(decision, last)
                 );
-                Some(ConditionUpdate::new(
-                    ConditionType::ScalingActive,
-                    true,
-                    "NotScaling",
-                    message,
-                ))
+                (ConditionType::ScalingActive, "NotScaling", message)
             }
             // `apply_proposal` sets the condition already, but a change without metrics sets it only here.
-            ScaleOutcome::Pending => Some(ConditionUpdate::ready_for_scale()),
-            ScaleOutcome::NoChange | ScaleOutcome::DryRun => None,
-        }
+            ScaleOutcome::Pending => return Some(ConditionUpdate::ready_for_scale()),
+            ScaleOutcome::NoChange | ScaleOutcome::DryRun => return None,
+        };
+        let holds = !matches!(outcome, ScaleOutcome::Failed(_));
+        Some(ConditionUpdate::new(condition_type, holds, reason, message))
     }
 
     /// Upstream reports this for a target with zero replicas too, which hides that scaling is disabled.
@@ -136,7 +125,10 @@ impl StatusBuilder<'_> {
         let is_disabled =
             decision.conditions.iter().any(|condition| condition.reason == SCALING_DISABLED);
         let replicas = if is_disabled { 0 } else { limited };
-        let last = last.map_or_else(|| "<nil>".to_owned(), format_go_time);
+        let last = last.map_or_else(
+            || "<nil>".to_owned(),
+            |at| jiff::Timestamp::from(at).strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
+        );
         let (kind, name) = (&target.kind, &target.name);
         format!("{kind}/{}/{name} to {replicas} (last scale time was {last} )", self.namespace)
     }
@@ -188,22 +180,14 @@ impl StatusBuilder<'_> {
     }
 }
 
-fn format_go_time(at: Time) -> String {
-    jiff::Timestamp::from(at).strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string()
-}
-
-/// The current metrics, for the status.
 fn metric_statuses(
     spec: &WatermarkPodAutoscalerSpec,
     rows: &[MetricEvaluation],
 ) -> Vec<MetricStatus> {
     let statuses = rows.iter().enumerate().filter_map(|(index, row)| {
         let value = row.result.as_ref().ok()?.proposal.utilization;
-        Some(metric_status(
-            row,
-            spec.metrics.get(index),
-            Quantity::from_milli(value, Format::DecimalSi),
-        ))
+        let value = Quantity::from_milli(value, Format::DecimalSi);
+        Some(metric_status(row, spec.metrics.get(index), value))
     });
     statuses.collect()
 }

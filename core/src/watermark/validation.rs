@@ -20,31 +20,21 @@ const MAX_SETTINGS_BYTES: usize = 4096;
 /// The longest selector of a metric, in bytes.
 const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// The first error in a spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// The target reference is incomplete.
     #[error(
         "the Spec.ScaleTargetRef should be populated, currently Kind:{kind} and/or Name:{name} are not set properly"
     )]
-    Target {
-        /// The kind of the reference.
-        kind: String,
-        /// The name of the reference.
-        name: String,
-    },
-    /// The minimum is missing or above the maximum.
+    Target { kind: String, name: String },
     #[error(
         "watermark pod autoscaler requires the minimum number of replicas to be configured and inferior to the maximum"
     )]
     Bounds,
-    /// The tolerance is not between 0 and 1.
     #[error(
         "tolerance should be set as a quantity between 0 and 1, currently set to : {0}, which is {percent:.0}%",
         percent = .0.milli_value() as f64 / 10.0
     )]
     Tolerance(Quantity),
-    /// A limit factor is missing.
     #[error(
         "scaleuplimitfactor and scaledownlimitfactor can't be nil, make sure the WPA spec is defaulted"
     )]
@@ -63,16 +53,13 @@ pub enum SpecError {
         percent = .0.milli_value() as f64 / 1000.0
     )]
     DownscaleLimitFactor(Quantity),
-    /// Both metrics and a recommender are set.
     #[error("recommender and metrics can't be set at the same time, please choose one")]
     MetricsAndRecommender,
-    /// A metric lacks the block for its type.
     #[error("metric.{kind} is nil while metric.Type is '{kind}'")]
     MissingMetricBlock {
         /// The metric type.
         kind: String,
     },
-    /// A metric has no watermark.
     #[error("watermarks are not set correctly, removing the WPA {0} from the Reconciler")]
     MissingWatermarks(String),
     /// A metric has no selector, not even an empty one.
@@ -80,10 +67,8 @@ pub enum SpecError {
     MissingSelector {
         /// The metric type.
         kind: String,
-        /// The metric name.
         name: String,
     },
-    /// The low watermark of a metric is above the high one.
     #[error(
         "low WaterMark of {kind} metric {name} has to be strictly inferior to the High Watermark"
     )]
@@ -100,10 +85,8 @@ pub enum SpecError {
         "{0} metrics are set, at most {MAX_METRICS} are supported: scaling is disabled until some are removed"
     )]
     TooManyMetrics(usize),
-    /// A text is too long.
     #[error("{what} has {bytes} bytes, at most {most} are allowed")]
     TooLong {
-        /// The path of the field.
         field: &'static str,
         /// Describes the text.
         what: &'static str,
@@ -162,32 +145,22 @@ impl MetricBlock<'_> {
     }
 }
 
-/// The block of a metric for its type.
 pub fn metric_block(metric: &MetricSpec) -> Result<MetricBlock<'_>, SpecError> {
+    let fields = match metric.kind.as_str() {
+        "External" => metric.external.as_ref().map(|block| {
+            (&block.metric_name, &block.metric_selector, block.low_watermark, block.high_watermark)
+        }),
+        "Resource" => metric.resource.as_ref().map(|block| {
+            (&block.name, &block.metric_selector, block.low_watermark, block.high_watermark)
+        }),
+        "ContainerResource" => metric.container_resource.as_ref().map(|block| {
+            (&block.name, &block.metric_selector, block.low_watermark, block.high_watermark)
+        }),
+        other => return Err(SpecError::UnknownMetricType(other.to_owned())),
+    };
     let missing_block = || SpecError::MissingMetricBlock { kind: metric.kind.clone() };
-    match metric.kind.as_str() {
-        "External" => metric.external.as_ref().ok_or_else(missing_block).map(|block| MetricBlock {
-            name: &block.metric_name,
-            selector: block.metric_selector.as_ref(),
-            low_watermark: block.low_watermark,
-            high_watermark: block.high_watermark,
-        }),
-        "Resource" => metric.resource.as_ref().ok_or_else(missing_block).map(|block| MetricBlock {
-            name: &block.name,
-            selector: block.metric_selector.as_ref(),
-            low_watermark: block.low_watermark,
-            high_watermark: block.high_watermark,
-        }),
-        "ContainerResource" => {
-            metric.container_resource.as_ref().ok_or_else(missing_block).map(|block| MetricBlock {
-                name: &block.name,
-                selector: block.metric_selector.as_ref(),
-                low_watermark: block.low_watermark,
-                high_watermark: block.high_watermark,
-            })
-        }
-        other => Err(SpecError::UnknownMetricType(other.to_owned())),
-    }
+    let (name, selector, low_watermark, high_watermark) = fields.ok_or_else(missing_block)?;
+    Ok(MetricBlock { name, selector: selector.as_ref(), low_watermark, high_watermark })
 }
 
 /// Checks the sizes of user input, because it is processed in each period: names become labels of series and parts of
@@ -204,21 +177,12 @@ fn check_sizes(spec: &WatermarkPodAutoscalerSpec) -> Result<(), SpecError> {
         return Err(SpecError::TooManyMetrics(spec.metrics.len()));
     }
     for metric in &spec.metrics {
-        check_size(
-            "spec.metrics",
-            "the type of a metric",
-            metric.kind.len(),
-            MAX_OBJECT_NAME_BYTES,
-        )?;
+        let check_size = |what, bytes, most| check_size("spec.metrics", what, bytes, most);
+        check_size("the type of a metric", metric.kind.len(), MAX_OBJECT_NAME_BYTES)?;
         let Ok(block) = metric_block(metric) else { continue };
-        check_size(
-            "spec.metrics",
-            "the name of a metric",
-            block.name.len(),
-            MAX_METRIC_NAME_BYTES,
-        )?;
+        check_size("the name of a metric", block.name.len(), MAX_METRIC_NAME_BYTES)?;
         let selector = block.selector.map_or(0, selector_bytes);
-        check_size("spec.metrics", "the selector of a metric", selector, MAX_TEXT_BYTES)?;
+        check_size("the selector of a metric", selector, MAX_TEXT_BYTES)?;
     }
     if let Some(recommender) = &spec.recommender {
         let settings = recommender.settings.iter();

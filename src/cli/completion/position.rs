@@ -17,7 +17,6 @@ pub struct Position<'a> {
     expected: Expected<'a>,
     /// What the shell's word contains before the one to complete, such as `--context=`.
     pub prefix: String,
-    /// The word to complete.
     pub word: String,
     values: Vec<(&'a Arg, String)>,
 }
@@ -36,7 +35,6 @@ enum Expected<'a> {
 /// Names that are not known before the command runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// Contexts of the kubeconfig.
     Contexts,
     Namespaces,
     Objects(NamedKind),

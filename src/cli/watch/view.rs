@@ -39,7 +39,6 @@ pub struct WatchView {
     last: Option<Reading>,
 }
 
-/// A successful reading.
 #[derive(Debug)]
 struct Reading {
     time: Time,

@@ -10,12 +10,12 @@ use crate::{
         Exit,
         explain::{parse_object_name, resolve_object},
         go_values,
-        one_shot::{Spinner, block_on},
-        output::{self, CliError, escape_to_one_line},
+        one_shot::with_cluster,
+        output::{self, CliError},
         terminal::Terminal,
     },
     controllers::{
-        runtime::command_client::{self, Cluster, ClusterOptions},
+        runtime::command_client::{Cluster, ClusterOptions},
         watermark::dry_run::{self, DryRunSetting, ObjectSelection},
     },
 };
@@ -145,9 +145,10 @@ pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError
     match &arguments.action {
         DryRunCommand::List(ListArgs { selection: arguments, output }) => {
             let selection = arguments.selection()?;
-            let found = with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
-                dry_run::find(&cluster, &selection).await.map_err(CliError::failed)
-            })?;
+            let found =
+                with_cluster(&arguments.kubeconfig, USER_AGENT, terminal, async |cluster| {
+                    dry_run::find(&cluster, &selection).await.map_err(CliError::failed)
+                })?;
             output::print_result(
                 &found.iter().map(|object| list_line(object, *output)).collect::<String>(),
             )?;
@@ -161,7 +162,7 @@ pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError
 
 fn set_all(arguments: &SelectionArgs, terminal: &Terminal, on: bool) -> Result<Exit, CliError> {
     let selection = arguments.selection()?;
-    with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
+    with_cluster(&arguments.kubeconfig, USER_AGENT, terminal, async |cluster| {
         let mut exit = Exit::Fine;
         for object in dry_run::find(&cluster, &selection).await.map_err(CliError::failed)? {
             if !set_one(&cluster, &object, on).await? {
@@ -178,17 +179,17 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
     if lines.is_empty() {
         return Err(CliError::failed(format!("{file}: the file contains no rows")));
     }
-    with_cluster(&arguments.kubeconfig, terminal, async |cluster| {
+    with_cluster(&arguments.kubeconfig, USER_AGENT, terminal, async |cluster| {
         let mut exit = Exit::Fine;
         for line in lines {
             let row = match line {
                 ParsedLine::Row(row) => row,
                 ParsedLine::Ambiguous(row, warning) => {
-                    note(&warning);
+                    output::print_escaped_warning(&warning);
                     row
                 }
                 ParsedLine::Invalid(why) => {
-                    note(&why);
+                    output::print_escaped_warning(&why);
                     exit = Exit::Findings;
                     continue;
                 }
@@ -207,7 +208,7 @@ async fn revert_row(cluster: &Cluster, row: &DryRunSetting) -> Result<bool, CliE
         Ok(object) if object.dry_run == row.dry_run => Ok(true),
         Ok(object) => set_one(cluster, &object, row.dry_run).await,
         Err(why) => {
-            note(&why);
+            output::print_escaped_warning(&why);
             Ok(false)
         }
     }
@@ -224,14 +225,10 @@ async fn set_one(cluster: &Cluster, object: &DryRunSetting, on: bool) -> Result<
             Ok(true)
         }
         Err(why) => {
-            note(&why);
+            output::print_escaped_warning(&why);
             Ok(false)
         }
     }
-}
-
-fn note(text: &str) {
-    output::print_warning(&escape_to_one_line(text));
 }
 
 fn list_line(object: &DryRunSetting, form: ListFormat) -> String {
@@ -252,19 +249,4 @@ fn text(path: &std::path::Path) -> Result<String, CliError> {
         std::fs::read_to_string(path)
     };
     read.map_err(|why| CliError::failed(format!("{}: {why}", path.display())))
-}
-
-/// Connects to the cluster and runs `work`.
-fn with_cluster<T>(
-    kubeconfig: &ClusterOptions,
-    terminal: &Terminal,
-    work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
-) -> Result<T, CliError> {
-    block_on(async {
-        let spinner = Spinner::start(terminal, "connecting to the cluster");
-        let cluster = command_client::connect(kubeconfig, USER_AGENT).await;
-        let cluster = cluster.map_err(CliError::failed)?;
-        drop(spinner);
-        work(cluster).await
-    })
 }

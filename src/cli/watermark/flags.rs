@@ -131,9 +131,9 @@ impl WatermarkClusterArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Enables leader election; only the leader scales
-    #[arg(long, action = ArgAction::Set, default_value = "true", value_name = "BOOL")]
-    enable_leader_election: bool,
+    /// Enables leader election; only the leader scales [default: true, false with --dry-run]
+    #[arg(long, action = ArgAction::Set, value_name = "BOOL")]
+    enable_leader_election: Option<bool>,
     #[command(flatten)]
     times: LeaseTimes,
     /// Name of the Lease; the same as upstream's, so that only one of the two controllers is active
@@ -146,24 +146,23 @@ pub struct LeaseArgs {
 }
 
 impl LeaseArgs {
-    /// Builds the election settings. `home` is the namespace of this process, if it runs in a cluster.
+    /// Builds the election settings. `home` is the namespace of this process, if it runs in a cluster. A dry run writes
+    /// nothing, so it needs no Lease.
     pub fn election(
         &self,
-        typed: &ParsedFlags,
+        is_dry_run: bool,
         home: Option<String>,
     ) -> Result<ElectionConfig, &'static str> {
         let configured = non_empty(&self.leader_elect_resource_namespace);
-        let on = self.enable_leader_election;
         let election = ElectionConfig {
-            enabled: on,
-            explicitly_disabled: !on && typed.is_set("enable_leader_election"),
+            enabled: self.enable_leader_election.unwrap_or(!is_dry_run),
             lease_duration: self.times.leader_elect_lease_duration,
             renew_deadline: self.times.leader_elect_renew_deadline,
             retry_period: self.times.leader_elect_retry_period,
             name: self.leader_elect_resource_name.clone(),
             namespace: configured.or(home).unwrap_or_default(),
         };
-        if on {
+        if election.enabled {
             election.validate()?;
             if election.namespace.is_empty() {
                 // With a guessed namespace another replica could use a different Lease, and both would be active.

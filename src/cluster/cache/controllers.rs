@@ -3,7 +3,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::RwLock;
 use plimsoll_core::coordination::TemplateRequests;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     object_store::ObjectStore,
@@ -22,7 +23,7 @@ use record::{Record, key};
 
 /// The kinds that every cluster has and that are watched. They are identified by the name of the kind alone: the API
 /// version of a reference is ignored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray)]
 pub enum WellKnown {
     /// `apps/DaemonSet`.
     DaemonSet,
@@ -44,7 +45,6 @@ pub enum WellKnown {
 pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
     const KIND: WellKnown;
 
-    /// Selects its pods.
     fn selector(&self) -> Result<Selector, SelectorError>;
 
     /// Desired replicas. For a DaemonSet, the number of desired nodes; `None` for kinds that run to completion.
@@ -58,7 +58,8 @@ pub trait Controller: kube::Resource<DynamicType = ()> + DeserializeOwned {
 }
 
 /// The controller of an object, in the object's namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Owner {
     /// Group and version, such as `apps/v1`.
     pub api_version: Box<str>,
@@ -66,7 +67,6 @@ pub struct Owner {
     pub name: Box<str>,
 }
 
-/// The cached fields of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerInfo {
     /// Selects its pods. `None` if the object's selector is invalid, which the API server rejects.
@@ -76,12 +76,10 @@ pub struct ControllerInfo {
     pub replicas: Option<u32>,
 }
 
-/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup<T = ControllerInfo> {
     /// The controller, or the requested field of it.
     Found(T),
-    /// No controller of that name exists.
     Missing,
     /// The kind is not synced yet, so this is not known.
     NotSynced,
@@ -97,33 +95,14 @@ pub struct ControllerCache {
 type Kinds = [ObjectStore<Record, ()>; WellKnown::ALL.len()];
 
 impl WellKnown {
-    /// All kinds.
-    pub const ALL: [Self; 7] = [
-        Self::DaemonSet,
-        Self::Deployment,
-        Self::ReplicaSet,
-        Self::StatefulSet,
-        Self::ReplicationController,
-        Self::Job,
-        Self::CronJob,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Looks a kind up by its name.
     pub fn from_kind(kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|well_known| well_known.name() == kind)
+        kind.parse().ok()
     }
 
-    /// The name of the kind.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::DaemonSet => "DaemonSet",
-            Self::Deployment => "Deployment",
-            Self::ReplicaSet => "ReplicaSet",
-            Self::StatefulSet => "StatefulSet",
-            Self::ReplicationController => "ReplicationController",
-            Self::Job => "Job",
-            Self::CronJob => "CronJob",
-        }
+        self.into()
     }
 
     /// The API group; empty for the core group.
@@ -149,18 +128,15 @@ impl Owner {
 }
 
 impl ControllerCache {
-    /// An empty cache.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Applies a change of a watch.
     pub fn apply<K: Controller>(&self, change: ObjectChange<K>) {
         let change = change.map(|controller| (Record::from_controller(&controller), Some(())));
         self.kinds.write()[K::KIND as usize].apply(change, Record::from_key);
     }
 
-    /// Stores a controller.
     pub fn put<K: Controller>(&self, controller: &K) {
         let record = Record::from_controller(controller);
         self.kinds.write()[K::KIND as usize].put(record, ());
@@ -171,7 +147,6 @@ impl ControllerCache {
         self.kinds.write()[kind as usize].finish_list();
     }
 
-    /// The cached fields of a controller.
     pub fn find(&self, kind: WellKnown, namespace: &str, name: &str) -> Lookup {
         self.find_with(kind, namespace, name, Record::info)
     }
@@ -209,15 +184,6 @@ impl ControllerCache {
             None if records.is_synced() => Lookup::Missing,
             None => Lookup::NotSynced,
         }
-    }
-
-    /// Whether every kind has been listed completely at least once.
-    pub fn is_synced(&self) -> bool {
-        self.kinds.read().iter().all(ObjectStore::is_synced)
-    }
-
-    pub fn count(&self, kind: WellKnown) -> usize {
-        self.kinds.read()[kind as usize].len()
     }
 }
 
@@ -285,10 +251,10 @@ spec: {{replicas: 2, selector: {{matchLabels: {{app: web, pod-template-hash: 6d4
         controllers.apply(ObjectChange::<SlimReplicaSet>::Synced);
         assert_eq!(controllers.find(kind, "shop", "web"), Lookup::Missing);
         assert_eq!(controllers.find(WellKnown::Job, "shop", "web"), Lookup::NotSynced);
-        assert!(!controllers.is_synced());
+        assert!(!controllers.kinds.read().iter().all(ObjectStore::is_synced));
         let (namespace, name) = ("shop".to_owned(), "kept".to_owned());
         controllers.apply(ObjectChange::<SlimReplicaSet>::Deleted { namespace, name, uid: None });
-        assert_eq!(controllers.count(kind), 0);
+        assert_eq!(controllers.kinds.read()[kind as usize].len(), 0);
     }
 
     #[test]
@@ -347,7 +313,7 @@ spec: {{selector: {{matchLabels: {{a: b}}}}, template: {{metadata: {{labels: {{a
             }
         });
         let each = used.bytes_current / COUNT as i64;
-        assert_eq!(controllers.count(WellKnown::ReplicaSet), COUNT);
+        assert_eq!(controllers.kinds.read()[WellKnown::ReplicaSet as usize].len(), COUNT);
         assert!((50..200).contains(&each), "{each} bytes");
     }
 

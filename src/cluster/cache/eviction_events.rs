@@ -14,7 +14,6 @@ use plimsoll_core::recommender::eviction_notice::{self, OffendingContainer};
 /// A kubelet evicted a pod, and its event names the containers that used too much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePressureEviction {
-    /// The pod's namespace.
     pub namespace: Box<str>,
     pub pod: Box<str>,
     /// When the event was created.
@@ -57,7 +56,6 @@ pub async fn watch_evictions(
 struct SeenEvictions(ObjectStore<Box<str>, ()>);
 
 impl SeenEvictions {
-    /// Returns an eviction, if the change is a new one.
     fn apply(&mut self, change: ObjectChange<PartialEvent>) -> Option<NodePressureEviction> {
         let Self(seen) = self;
         match change {

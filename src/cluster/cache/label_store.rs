@@ -8,9 +8,7 @@ use super::{
 };
 use crate::cluster::watch::ObjectChange;
 
-/// An object with labels.
 pub trait HasLabels {
-    /// All labels of the object.
     fn labels(&self) -> &Labels;
 }
 
@@ -112,12 +110,10 @@ impl<T: HasLabels> LabelStore<T> {
         found.filter(is_match).map(take).collect()
     }
 
-    /// The number of objects.
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether the store is empty.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -3,7 +3,6 @@
 pub mod controllers;
 pub mod deleted_vpas;
 pub mod eviction_events;
-pub(crate) mod interner;
 pub mod label_store;
 pub mod limit_range;
 pub(crate) mod object_store;

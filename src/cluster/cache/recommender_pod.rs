@@ -1,9 +1,10 @@
 //! A pod as the VPA index stores it: about 200 bytes instead of the 100 kB of the API object.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1;
-use plimsoll_core::types::Time;
+use plimsoll_core::types::{Time, interner::Interner};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::{selector::Labels, startup_boost::PodStartupBoost};
 use crate::cluster::watch::partial_objects::{self, PartialPod};
@@ -77,57 +78,36 @@ pub struct ObservedOomKill {
     pub vpas: Vec<Arc<str>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum OomKillSource {
     /// In an update of a pod that was known before.
     PodUpdate,
     /// In a pod that was observed for the first time: the kill may predate this process.
+    #[strum(serialize = "pod_first_sight")]
     FirstObserved,
     Eviction,
 }
 
 impl OomKillSource {
-    pub const ALL: [Self; 3] = [Self::PodUpdate, Self::FirstObserved, Self::Eviction];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PodUpdate => "pod_update",
-            Self::FirstObserved => "pod_first_sight",
-            Self::Eviction => "eviction",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// How often requests were read from each source: `[status, init status, spec, init spec]`.
 pub type RequestSourceCounts = [u64; 4];
 
-/// Strings that many objects share, each stored once.
+/// Strings and tolerations that many objects share.
 #[derive(Debug, Default)]
-pub struct StringInterner {
-    strings: HashSet<Arc<str>>,
-    tolerations: HashSet<Arc<[Toleration]>>,
-    /// The number of strings at which unused ones are pruned.
-    prune_threshold: usize,
+pub struct PodInterner {
+    pub names: Interner<str>,
+    tolerations: Interner<[Toleration]>,
 }
 
-/// Fewer strings are not worth pruning.
-const MIN_PRUNE_THRESHOLD: usize = 1024;
-
-impl StringInterner {
-    pub fn intern(&mut self, name: &str) -> Arc<str> {
-        if let Some(interned) = self.strings.get(name) {
-            return Arc::clone(interned);
-        }
-        if self.strings.len() >= self.prune_threshold.max(MIN_PRUNE_THRESHOLD) {
-            // Doubling keeps the cost of pruning proportional to the number of added strings.
-            self.prune();
-            self.prune_threshold = 2 * self.strings.len();
-        }
-        let name: Arc<str> = name.into();
-        self.strings.insert(Arc::clone(&name));
-        name
-    }
-
+impl PodInterner {
     /// The shared copy of a pod's tolerations; `None` if it has none.
     fn intern_tolerations(&mut self, partial: &[v1::Toleration]) -> Option<Arc<[Toleration]>> {
         let mut tolerations: Vec<Toleration> = partial
@@ -139,39 +119,16 @@ impl StringInterner {
                 Toleration::new(key, operator, value, effect)
             })
             .collect();
-        if tolerations.is_empty() {
-            return None;
-        }
         tolerations.sort_unstable();
         tolerations.dedup();
-        if let Some(interned) = self.tolerations.get(&*tolerations) {
-            return Some(Arc::clone(interned));
-        }
-        if self.tolerations.len() >= MIN_PRUNE_THRESHOLD {
-            self.tolerations.retain(|interned| Arc::strong_count(interned) > 1);
-        }
-        let tolerations: Arc<[Toleration]> = tolerations.into();
-        self.tolerations.insert(Arc::clone(&tolerations));
-        Some(tolerations)
-    }
-
-    fn prune(&mut self) {
-        self.strings.retain(|name| Arc::strong_count(name) > 1);
-    }
-
-    pub fn len(&self) -> usize {
-        self.strings.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.strings.is_empty()
+        (!tolerations.is_empty()).then(|| self.tolerations.intern(&tolerations))
     }
 }
 
 impl RecommenderPod {
     pub fn new(
         partial_pod: &PartialPod,
-        names: &mut StringInterner,
+        interner: &mut PodInterner,
         sources: &mut RequestSourceCounts,
     ) -> Self {
         let PartialPod { metadata, spec, status } = partial_pod;
@@ -189,7 +146,7 @@ impl RecommenderPod {
                     .and_then(|status| status.resources.as_ref());
                 sources[is_init + if reported.is_some() { 0 } else { 2 }] += 1;
                 Container {
-                    name: names.intern(&container.name),
+                    name: interner.names.intern(&container.name),
                     container_type,
                     requests: Requests::new(&reported.unwrap_or(&container.resources).requests),
                     oom_kills: None,
@@ -202,8 +159,8 @@ impl RecommenderPod {
             created: metadata.creation_timestamp.as_ref().map_or(Time::EPOCH, |at| at.0.into()),
             labels: metadata.labels.as_ref().map(Labels::from).unwrap_or_default(),
             containers: containers.into(),
-            node: spec.node_name.as_deref().map(|node| names.intern(node)),
-            tolerations: names.intern_tolerations(&spec.tolerations),
+            node: spec.node_name.as_deref().map(|node| interner.names.intern(node)),
+            tolerations: interner.intern_tolerations(&spec.tolerations),
             is_daemon_set_pod: Self::is_owned_by_daemon_set(partial_pod),
             is_finished: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             startup_boost: PodStartupBoost::from_pod(partial_pod),
@@ -304,22 +261,4 @@ fn find<'a>(
     name: &str,
 ) -> Option<&'a partial_objects::ContainerStatus> {
     statuses.iter().find(|status| *status.name == *name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unused_interned_names_are_dropped() {
-        let mut names = StringInterner::default();
-        let kept: Vec<_> = (0..100).map(|n| names.intern(&format!("kept-{n}"))).collect();
-        for n in 0..50 * MIN_PRUNE_THRESHOLD {
-            names.intern(&format!("gone-{n}"));
-        }
-        assert!(names.len() <= MIN_PRUNE_THRESHOLD, "{} names", names.len());
-        for name in &kept {
-            assert!(Arc::ptr_eq(&names.intern(name), name), "{name} is still the shared copy");
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     object_store::ObjectStore,
-    recommender_pod::{RecommenderPod, StringInterner},
+    recommender_pod::{PodInterner, RecommenderPod},
 };
 use crate::cluster::watch::{
     ObjectChange,
@@ -138,7 +138,7 @@ impl DaemonSetPod {
             return None;
         }
         // The strings are not shared: none of them is stored.
-        let pod = RecommenderPod::new(pod, &mut StringInterner::default(), &mut [0; 4]);
+        let pod = RecommenderPod::new(pod, &mut PodInterner::default(), &mut [0; 4]);
         (!pod.is_finished).then(|| Self { node: node.clone(), requests: pod.requests() })
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(left(&nodes, &[]), [(4000, 64), (32_000, 8)]);
         let ours = RecommenderPod::new(
             &daemon("web", "much-cpu", "1"),
-            &mut StringInterner::default(),
+            &mut PodInterner::default(),
             &mut [0; 4],
         );
         assert_eq!(left(&nodes, &[ours]), [(4000, 64), (31_000, 7)]);

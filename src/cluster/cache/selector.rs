@@ -1,8 +1,6 @@
 //! Label selectors as compact canonical text, in the syntax of the API.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -42,12 +40,10 @@ enum Operator<'a> {
 }
 
 impl Selector {
-    /// Matches no object at all.
     pub fn nothing() -> Self {
         Self(NOTHING.into())
     }
 
-    /// Matches every object.
     pub fn everything() -> Self {
         Self("".into())
     }

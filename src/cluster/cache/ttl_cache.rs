@@ -22,7 +22,6 @@ const MAX_QUEUED_REFRESHES: usize = 1_000;
 /// Upper bound of the minimum age of an entry that a revalidation refetches, however often it was unchanged.
 const MAX_REVALIDATE_INTERVAL: Duration = Duration::from_mins(20);
 
-/// Cached values by key.
 pub struct TtlCache<K, V> {
     entries: Cache<K, Arc<Entry<V>>>,
     jitter: RandomState,
@@ -34,7 +33,6 @@ pub struct TtlCache<K, V> {
 /// Fetches the value of one key.
 pub type Fetch<V> = Box<dyn FnOnce(FetchReason) -> BoxFuture<'static, Cached<V>> + Send>;
 
-/// Why a value is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchReason {
     /// There is no valid entry; a caller waits for the value.
@@ -43,7 +41,6 @@ pub enum FetchReason {
     Refresh,
 }
 
-/// A fetched value.
 #[derive(Clone, Debug)]
 pub struct Cached<V> {
     pub value: V,

@@ -26,7 +26,6 @@ use plimsoll_core::{
 /// Prefixes of the annotations that are read; others may be long, and there are thousands of pods.
 const KEPT_ANNOTATION_PREFIXES: [&str; 2] = ["vpa", "plimsoll.dev/"];
 
-/// A pod, reduced to the fields that the updater uses.
 #[derive(kube::Resource, Clone, Debug)]
 #[resource(inherit = "Pod")]
 pub struct UpdaterPod {
@@ -88,12 +87,10 @@ struct Status {
 }
 
 impl UpdaterPod {
-    /// Whether it still has a startup boost.
     pub fn is_boosted(&self) -> bool {
         sizing::boost::boosted_containers(&self.sizing).next().is_some()
     }
 
-    /// Whether it is terminating.
     pub fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -229,7 +226,8 @@ mod tests {
         let pending = life.resize_pending.as_ref().expect("the condition is active");
         assert_eq!((&*pending.reason, pending.generation), ("Deferred", Some(3)));
         assert!(life.resize_in_progress.is_some(), "the status of the first condition counts");
-        let main = life.container("main").expect("the container exists");
+        let main = life.containers.iter().find(|container| &*container.name == "main");
+        let main = main.expect("the container exists");
         assert_eq!((main.restarts, main.backing_off), (2, false));
         assert!(main.last_termination.is_some_and(|ending| ending.out_of_memory));
     }

@@ -28,7 +28,7 @@ pub(crate) use self::{
 };
 use super::{
     recommender_pod::{
-        ObservedOomKill, OomKillSource, RecommenderPod, RequestSourceCounts, StringInterner,
+        ObservedOomKill, OomKillSource, PodInterner, RecommenderPod, RequestSourceCounts,
     },
     selector::Selector,
 };
@@ -40,16 +40,16 @@ use plimsoll_core::{
 /// The VPAs and pods of the cluster.
 #[derive(Debug)]
 pub struct VpaIndex {
-    scope: NamespaceScope,
+    pub scope: NamespaceScope,
     /// Name of this recommender: VPAs of other recommenders are ignored.
     recommender: Box<str>,
     namespaces: HashMap<Arc<str>, NamespaceIndex>,
-    names: StringInterner,
+    interner: PodInterner,
     oom_kills: Vec<ObservedOomKill>,
-    request_sources: RequestSourceCounts,
+    pub request_sources: RequestSourceCounts,
     usage_fetches: UsageFetches,
-    pods: usize,
-    vpas: usize,
+    pub pod_count: usize,
+    pub vpa_count: usize,
 }
 
 /// The outcome of storing an object.
@@ -75,12 +75,12 @@ impl VpaIndex {
             scope,
             recommender: recommender.into(),
             namespaces: HashMap::new(),
-            names: StringInterner::default(),
+            interner: PodInterner::default(),
             oom_kills: Vec::new(),
             request_sources: RequestSourceCounts::default(),
             usage_fetches: UsageFetches::default(),
-            pods: 0,
-            vpas: 0,
+            pod_count: 0,
+            vpa_count: 0,
         }
     }
 
@@ -100,7 +100,7 @@ impl VpaIndex {
             }
             !index.is_empty()
         });
-        self.vpas -= gone.len();
+        self.vpa_count -= gone.len();
         gone
     }
 
@@ -111,7 +111,8 @@ impl VpaIndex {
         if !self.scope.includes(namespace) {
             return (ObjectKey::new(namespace, name), PutResult::Ignored);
         }
-        let (namespace, name) = (self.names.intern(namespace), self.names.intern(name));
+        let (namespace, name) =
+            (self.interner.names.intern(namespace), self.interner.names.intern(name));
         let key = ObjectKey::new(Arc::clone(&namespace), Arc::clone(&name));
         if !is_handled_by(vpa, &self.recommender) {
             self.remove_vpa(&key);
@@ -132,7 +133,7 @@ impl VpaIndex {
         let mut new = Box::<IndexedVpa>::default();
         new.update_from(vpa);
         vpas.put(name, Some(new));
-        self.vpas += 1;
+        self.vpa_count += 1;
         (key, PutResult::New)
     }
 
@@ -141,10 +142,11 @@ impl VpaIndex {
         if !self.scope.includes(namespace) {
             return;
         }
-        let vpas = &mut self.namespaces.entry(self.names.intern(namespace)).or_default().vpas;
+        let vpas =
+            &mut self.namespaces.entry(self.interner.names.intern(namespace)).or_default().vpas;
         if vpas.keep(name).is_none() {
             // Whatever its recommender, the VPA exists, so its history is not orphaned.
-            vpas.put(self.names.intern(name), None);
+            vpas.put(self.interner.names.intern(name), None);
         }
     }
 
@@ -154,7 +156,7 @@ impl VpaIndex {
         let removed = index.vpas.remove(&*key.name).and_then(|(_, vpa)| vpa);
         if let Some(vpa) = &removed {
             index.unlink_vpa(&key.name, &vpa.pods, vpa.indexed_label);
-            self.vpas -= 1;
+            self.vpa_count -= 1;
         }
         self.drop_if_empty(&key.namespace);
         removed.is_some()
@@ -217,24 +219,6 @@ impl VpaIndex {
         index.is_some_and(|index| matches!(index.vpas.get(&*key.name), Some(None)))
     }
 
-    /// All VPAs of this recommender, in no order.
-    pub fn vpas(&self) -> impl Iterator<Item = (ObjectKey, &IndexedVpa)> {
-        self.namespaces.iter().flat_map(|(namespace, index)| {
-            let key = |name: &Arc<str>| ObjectKey::new(Arc::clone(namespace), Arc::clone(name));
-            index.vpas.iter().filter_map(move |(name, vpa)| Some((key(name), vpa.as_deref()?)))
-        })
-    }
-
-    /// The number of VPAs of this recommender.
-    pub fn vpa_count(&self) -> usize {
-        self.vpas
-    }
-
-    /// The namespaces that this index covers.
-    pub fn scope(&self) -> &NamespaceScope {
-        &self.scope
-    }
-
     /// A list of pods begins.
     pub fn restart_pods(&mut self) {
         self.namespaces.values_mut().for_each(|index| index.pods.restart());
@@ -250,7 +234,7 @@ impl VpaIndex {
                 index.remove_from_vpas(name, &entry.vpas);
                 keep_vpas_of_kills(&mut self.oom_kills, namespace, name, &entry.vpas);
             }
-            self.pods -= gone.len();
+            self.pod_count -= gone.len();
             !index.is_empty()
         });
     }
@@ -261,9 +245,10 @@ impl VpaIndex {
         if !self.scope.includes(namespace) {
             return;
         }
-        let namespace = self.names.intern(namespace);
+        let namespace = self.interner.names.intern(namespace);
         let name = partial_pod.metadata.name.as_deref().unwrap_or_default();
-        let mut pod = RecommenderPod::new(partial_pod, &mut self.names, &mut self.request_sources);
+        let mut pod =
+            RecommenderPod::new(partial_pod, &mut self.interner, &mut self.request_sources);
         let index = self.namespaces.entry(Arc::clone(&namespace)).or_default();
         let (name, previous) = match index.pods.remove(name) {
             Some((name, previous)) => (name, Some(previous)),
@@ -293,7 +278,7 @@ impl VpaIndex {
             },
         );
         if previous.is_none() {
-            self.pods += 1;
+            self.pod_count += 1;
         }
         let vpas = match previous {
             Some(previous) if previous.pod.labels == pod.labels => previous.vpas,
@@ -318,7 +303,7 @@ impl VpaIndex {
         let Some((name, entry)) = index.pods.remove(name) else { return };
         index.remove_pod(&name, &entry.pod.labels, &entry.vpas);
         keep_vpas_of_kills(&mut self.oom_kills, namespace, &name, &entry.vpas);
-        self.pods -= 1;
+        self.pod_count -= 1;
         self.drop_if_empty(namespace);
     }
 
@@ -347,15 +332,6 @@ impl VpaIndex {
 
     pub fn pods(&self) -> impl Iterator<Item = &RecommenderPod> {
         self.namespaces.values().flat_map(|index| index.pods.iter().map(|(_, entry)| &entry.pod))
-    }
-
-    pub fn pod_count(&self) -> usize {
-        self.pods
-    }
-
-    /// How often requests were read from each source.
-    pub fn request_sources(&self) -> RequestSourceCounts {
-        self.request_sources
     }
 
     /// The current usage fetch contains this pod.

@@ -15,7 +15,6 @@ use plimsoll_core::types::quantity::Quantity;
 
 const API: &str = "/apis/external.metrics.k8s.io/v1beta1";
 
-/// The external metrics that contain the usage of containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalMetrics {
     /// The metric of CPU, in cores. `None` skips CPU.

@@ -18,7 +18,6 @@ use plimsoll_core::types::{
 /// The number of malformed items and failed requests that are reported in full; the rest are only counted.
 const MAX_EXAMPLES: usize = 8;
 
-/// The usage of the containers of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
     pub namespace: Box<str>,
@@ -40,12 +39,9 @@ pub struct ContainerUsage {
     pub memory: Option<Bytes>,
 }
 
-/// The result of a fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageReport {
-    /// The number of pods delivered.
     pub pods: u64,
-    /// The number of containers delivered.
     pub containers: u64,
     /// The number of malformed items that were skipped: whole pods, or single containers.
     pub malformed: u64,
@@ -240,7 +236,6 @@ pub(super) fn parse_amount(value: Option<&Value>) -> Result<Option<Quantity>, St
     Ok(Some(amount))
 }
 
-/// The name of a malformed item, if it has one.
 fn item_name(item: &[u8]) -> String {
     #[derive(Deserialize)]
     struct Named<'a> {

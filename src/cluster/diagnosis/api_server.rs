@@ -14,15 +14,15 @@ use plimsoll_core::{
     types::Time,
 };
 
-use super::{ListReader, paged_list::RequestError};
+use super::ListReader;
 use crate::cluster::{clock::Clock, server_time::server_time};
 
 /// The definition without which only one role does not work.
 const OPTIONAL_CRD: &str = "watermarkpodautoscalers.datadoghq.com";
 
 pub(crate) async fn api_version(reader: &ListReader<'_>) -> Reading<String> {
-    let version = reader.get::<Info>("/version").await;
-    version.map(|info| info.git_version).map_err(|error| error.into_reason("/version"))
+    let info: Info = reader.get("/version", "/version").await?;
+    Ok(info.git_version)
 }
 
 /// The time of the API server at `now` by this machine's clock.
@@ -48,18 +48,14 @@ pub(crate) async fn served_crds(reader: &ListReader<'_>) -> Vec<CrdFacts> {
     let compared = wanted.iter().map(|wanted| async move {
         let name = wanted.name_any();
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-        let served = match reader.get::<CustomResourceDefinition>(&path).await {
-            Ok(served) => Ok(Some(missing_fields(wanted, &served))),
-            Err(RequestError::NotFound) => Ok(None),
-            Err(RequestError::Failed(why)) => Err(why),
-        };
+        let served = reader.find::<CustomResourceDefinition>(&path).await;
+        let served = served.map(|served| Some(missing_fields(wanted, &served?)));
         CrdFacts { is_optional: name == OPTIONAL_CRD, name, served }
     });
     futures::future::join_all(compared).await
 }
 
 pub(crate) async fn resize_served(reader: &ListReader<'_>) -> Reading<bool> {
-    let served = reader.get::<APIResourceList>("/api/v1").await;
-    let served = served.map_err(|error| error.into_reason("/api/v1"))?;
+    let served: APIResourceList = reader.get("/api/v1", "/api/v1").await?;
     Ok(served.resources.iter().any(|resource| resource.name == "pods/resize"))
 }

@@ -46,7 +46,7 @@ pub(crate) async fn live_pod(
         path_segment("resource name", name)?
     );
     let what = format!("pod {namespace}/{name}");
-    let pod: Value = reader.get(&path).await.map_err(|error| error.into_reason(&what))?;
+    let pod: Value = reader.get(&path, &what).await?;
     let copy = copy_of(&pod).ok_or_else(|| format!("{what} has no metadata"))?;
     let created = create_pod_dry_run(reader.client, namespace, &copy).await;
     let created = created

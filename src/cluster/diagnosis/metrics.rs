@@ -10,17 +10,18 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time as MetaTime,
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
+use kube::api::ListParams;
 use plimsoll_core::{
     diagnosis::facts::{MetricsApiFacts, Reading, SampleFacts},
     types::Time,
 };
 use serde::Deserialize;
 
-use super::{
-    ListReader,
-    paged_list::{ListedResource, RequestError},
+use super::{ListReader, list_reader::ListedResource};
+use crate::cluster::{
+    container_usage::pod_metrics::{PodUsage, fetch_usage},
+    paged_requests::ListedPart,
 };
-use crate::cluster::container_usage::pod_metrics::{PodUsage, fetch_usage};
 
 const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io";
 const SAMPLES_TIMEOUT: Duration = Duration::from_secs(15);
@@ -43,8 +44,8 @@ struct RunningPodMetadata {
 }
 
 pub(crate) async fn metrics_api(reader: &ListReader<'_>, now: Time) -> Reading<MetricsApiFacts> {
-    let unavailable = match reader.get::<APIService>(SERVICE).await {
-        Ok(service) => {
+    let unavailable = match reader.find::<APIService>(SERVICE).await {
+        Ok(Some(service)) => {
             let conditions = service.status.and_then(|status| status.conditions);
             let available = conditions.into_iter().flatten().find(|one| one.type_ == "Available");
             match available {
@@ -56,11 +57,9 @@ pub(crate) async fn metrics_api(reader: &ListReader<'_>, now: Time) -> Reading<M
                 None => Some("its APIService has no condition Available".to_owned()),
             }
         }
-        Err(RequestError::NotFound) => {
-            Some("there is no APIService v1beta1.metrics.k8s.io".to_owned())
-        }
+        Ok(None) => Some("there is no APIService v1beta1.metrics.k8s.io".to_owned()),
         // The samples show it as well.
-        Err(RequestError::Failed(_)) => None,
+        Err(_) => None,
     };
     let samples = match unavailable {
         Some(_) => Err("the metrics API is not available".to_owned()),
@@ -86,8 +85,8 @@ async fn samples(reader: &ListReader<'_>, now: Time) -> Reading<SampleFacts> {
     }
     let mut without = Vec::new();
     let running = ListedResource {
-        is_metadata: true,
-        field_selector: Some("status.phase=Running"),
+        part: ListedPart::Metadata,
+        selectors: ListParams::default().fields("status.phase=Running"),
         ..ListedResource::new("v1", "pods")
     };
     let add = |RunningPod { metadata }: RunningPod| {

@@ -1,7 +1,14 @@
 //! Autoscalers, nodes and limits of namespaces, reduced to what the checks use.
 
+use k8s_openapi::{
+    api::{
+        autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec},
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use plimsoll_core::{
-    api::vpa::{TargetRef, VerticalPodAutoscalerSpec, VerticalPodAutoscalerStatus},
+    api::vpa::{TargetRef, VerticalPodAutoscaler},
     diagnosis::facts::{
         BudgetFacts, HpaFacts, LimitRangeFacts, NodeFacts, QuotaFacts, Reading, ScalerFacts,
         VpaFacts,
@@ -11,7 +18,7 @@ use plimsoll_core::{
 };
 use serde::Deserialize;
 
-use super::{ListReader, paged_list::ListedResource};
+use super::{ListReader, list_reader::ListedResource};
 use crate::cluster::cache::{limit_range::PartialLimitRange, resource_quota::PartialResourceQuota};
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -19,54 +26,6 @@ use crate::cluster::cache::{limit_range::PartialLimitRange, resource_quota::Part
 pub(super) struct ObjectName {
     pub namespace: Box<str>,
     pub name: Box<str>,
-    pub generation: i64,
-}
-
-#[derive(Deserialize)]
-struct Vpa {
-    metadata: ObjectName,
-    spec: VerticalPodAutoscalerSpec,
-    #[serde(default)]
-    status: Option<VerticalPodAutoscalerStatus>,
-}
-
-#[derive(Deserialize)]
-struct Scaler {
-    metadata: ObjectName,
-    spec: ScalerSpec,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ScalerSpec {
-    scale_target_ref: TargetRef,
-    #[serde(default)]
-    metrics: Option<Vec<Metric>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metric {
-    #[serde(default)]
-    resource: Option<ResourceMetric>,
-    #[serde(default)]
-    container_resource: Option<ResourceMetric>,
-}
-
-#[derive(Deserialize)]
-struct ResourceMetric {
-    #[serde(default)]
-    name: Box<str>,
-    #[serde(default)]
-    container: Option<Box<str>>,
-    #[serde(default)]
-    target: MetricTarget,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct MetricTarget {
-    average_utilization: Option<i64>,
 }
 
 /// Metrics of a WatermarkPodAutoscaler have another form, and are not needed.
@@ -102,26 +61,11 @@ struct NodeInfo {
     operating_system: Box<str>,
 }
 
-#[derive(Deserialize)]
-struct Budget {
-    metadata: ObjectName,
-    #[serde(default)]
-    status: BudgetStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct BudgetStatus {
-    observed_generation: i64,
-    expected_pods: i32,
-    desired_healthy: i32,
-}
-
 /// Without a check of their targets, which exist until that is known better.
 pub(crate) async fn vpas(reader: &ListReader<'_>) -> Reading<Vec<VpaFacts>> {
     let mut vpas = Vec::new();
     let resource = ListedResource::new("autoscaling.k8s.io/v1", "verticalpodautoscalers");
-    let add = |Vpa { metadata, spec, status }: Vpa| {
+    let add = |VerticalPodAutoscaler { metadata, spec, status }| {
         let recommendation = status.and_then(|status| status.recommendation).unwrap_or_default();
         let targets = recommendation.container_recommendations.into_iter().map(|container| {
             let amounts = Amounts {
@@ -131,7 +75,7 @@ pub(crate) async fn vpas(reader: &ListReader<'_>) -> Reading<Vec<VpaFacts>> {
             (container.container_name.into(), amounts)
         });
         let targets = targets.collect();
-        let ObjectName { namespace, name, .. } = metadata;
+        let [namespace, name] = names(metadata);
         vpas.push(VpaFacts { namespace, name, spec, targets, target_exists: Ok(true) });
     };
     reader.fold(&resource, add).await?;
@@ -141,20 +85,28 @@ pub(crate) async fn vpas(reader: &ListReader<'_>) -> Reading<Vec<VpaFacts>> {
 pub(crate) async fn hpas(reader: &ListReader<'_>) -> Reading<Vec<HpaFacts>> {
     let mut hpas = Vec::new();
     let resource = ListedResource::new("autoscaling/v2", "horizontalpodautoscalers");
-    let add = |Scaler { metadata, spec }: Scaler| {
-        let metrics = spec.metrics.unwrap_or_default().into_iter();
-        let utilization = metrics.filter_map(|metric| {
-            let of = metric.container_resource.or(metric.resource)?;
-            of.target.average_utilization?;
-            let resource = match &*of.name {
-                "cpu" => Resource::Cpu,
-                "memory" => Resource::Memory,
-                _ => return None,
+    let add = |HorizontalPodAutoscaler { metadata, spec, .. }| {
+        let spec = spec.unwrap_or_default();
+        let utilization = spec.metrics.unwrap_or_default().into_iter().filter_map(|metric| {
+            let MetricSpec { container_resource, resource, .. } = metric;
+            let (name, container, target) = match (container_resource, resource) {
+                (Some(of), _) => (of.name, Some(of.container.into()), of.target),
+                (None, Some(of)) => (of.name, None, of.target),
+                (None, None) => return None,
             };
-            Some((resource, of.container))
+            target.average_utilization?;
+            match name.as_str() {
+                "cpu" => Some((Resource::Cpu, container)),
+                "memory" => Some((Resource::Memory, container)),
+                _ => None,
+            }
         });
         let utilization = utilization.collect();
-        hpas.push(HpaFacts { scaler: scaler(metadata, spec.scale_target_ref), utilization });
+        let target = spec.scale_target_ref;
+        let target =
+            TargetRef { api_version: target.api_version, kind: target.kind, name: target.name };
+        let [namespace, name] = names(metadata);
+        hpas.push(HpaFacts { scaler: ScalerFacts { namespace, name, target }, utilization });
     };
     reader.fold(&resource, add).await?;
     Ok(hpas)
@@ -163,14 +115,16 @@ pub(crate) async fn hpas(reader: &ListReader<'_>) -> Reading<Vec<HpaFacts>> {
 pub(crate) async fn wpas(reader: &ListReader<'_>) -> Reading<Vec<ScalerFacts>> {
     let mut wpas = Vec::new();
     let resource = ListedResource::new("datadoghq.com/v1alpha1", "watermarkpodautoscalers");
-    let add = |wpa: Wpa| wpas.push(scaler(wpa.metadata, wpa.spec.scale_target_ref));
+    let add = |Wpa { metadata: ObjectName { namespace, name }, spec }: Wpa| {
+        wpas.push(ScalerFacts { namespace, name, target: spec.scale_target_ref });
+    };
     reader.fold(&resource, add).await?;
     Ok(wpas)
 }
 
-fn scaler(metadata: ObjectName, target: TargetRef) -> ScalerFacts {
-    let ObjectName { namespace, name, .. } = metadata;
-    ScalerFacts { namespace, name, target }
+/// The namespace and the name of an object.
+fn names(metadata: ObjectMeta) -> [Box<str>; 2] {
+    [metadata.namespace, metadata.name].map(|name| name.unwrap_or_default().into())
 }
 
 pub(crate) async fn nodes(reader: &ListReader<'_>) -> Reading<Vec<NodeFacts>> {
@@ -189,14 +143,17 @@ pub(crate) async fn nodes(reader: &ListReader<'_>) -> Reading<Vec<NodeFacts>> {
 
 pub(crate) async fn budgets(reader: &ListReader<'_>) -> Reading<Vec<BudgetFacts>> {
     let mut budgets = Vec::new();
-    let add = |Budget { metadata, status }: Budget| {
-        let ObjectName { namespace, name, generation } = metadata;
+    let add = |PodDisruptionBudget { metadata, status, .. }| {
+        let status = status.unwrap_or_default();
+        let is_observed =
+            status.observed_generation.unwrap_or(0) >= metadata.generation.unwrap_or(0);
+        let [namespace, name] = names(metadata);
         budgets.push(BudgetFacts {
             namespace,
             name,
             expected_pods: status.expected_pods,
             desired_healthy: status.desired_healthy,
-            is_observed: status.observed_generation >= generation,
+            is_observed,
         });
     };
     reader.fold(&ListedResource::new("policy/v1", "poddisruptionbudgets"), add).await?;
@@ -206,11 +163,8 @@ pub(crate) async fn budgets(reader: &ListReader<'_>) -> Reading<Vec<BudgetFacts>
 pub(crate) async fn limit_ranges(reader: &ListReader<'_>) -> Reading<Vec<LimitRangeFacts>> {
     let mut ranges = Vec::new();
     let add = |range: PartialLimitRange| {
-        ranges.push(LimitRangeFacts {
-            namespace: range.metadata.namespace.unwrap_or_default().into(),
-            name: range.metadata.name.unwrap_or_default().into(),
-            items: range.spec.limits,
-        });
+        let [namespace, name] = names(range.metadata);
+        ranges.push(LimitRangeFacts { namespace, name, items: range.spec.limits });
     };
     reader.fold(&ListedResource::new("v1", "limitranges"), add).await?;
     Ok(ranges)

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use kube::Client;
+use kube::{Client, api::ListParams};
 use plimsoll_core::diagnosis::facts::{Reading, RightFacts, UpdaterFacts};
 use serde::Deserialize;
 
-use super::{ListReader, objects::ObjectName, paged_list::ListedResource};
+use super::{ListReader, list_reader::ListedResource, objects::ObjectName};
 use crate::cluster::write::{AccessReview, AccessRule, ServiceAccount, check_access_as};
 
 /// More accounts than these are not reviewed.
@@ -103,7 +103,6 @@ struct PodStatus {
     phase: Box<str>,
 }
 
-/// A role that runs, with its account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RoleAccount {
     pub role: Box<str>,
@@ -123,10 +122,10 @@ pub(crate) async fn role_pods(
         "app.kubernetes.io/component=updater",
         "app=vpa-updater",
     ] {
-        let resource =
-            ListedResource { label_selector: Some(selector), ..ListedResource::new("v1", "pods") };
+        let selectors = ListParams::default().labels(selector);
+        let resource = ListedResource { selectors, ..ListedResource::new("v1", "pods") };
         let add = |Pod { metadata, spec, status }: Pod| {
-            let PodMetadata { name: ObjectName { namespace, name, .. }, labels } = metadata;
+            let PodMetadata { name: ObjectName { namespace, name }, labels } = metadata;
             let pod = format!("{namespace}/{name}");
             if matches!(&*status.phase, "Succeeded" | "Failed") || !seen.insert(pod.clone()) {
                 return;

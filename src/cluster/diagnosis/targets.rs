@@ -10,14 +10,13 @@ use plimsoll_core::{
 };
 use serde::de::IgnoredAny;
 
-use super::{ListReader, paged_list::RequestError};
-use crate::cluster::path_segment::path_segment;
+use super::ListReader;
+use crate::cluster::{paged_requests::version_path, path_segment::path_segment};
 
 /// The maximum number of targets that are requested.
 const MAX_REQUESTS: usize = 50;
 const CONCURRENT_REQUESTS: usize = 4;
 
-/// Sets whether the target of each VPA exists.
 pub(crate) async fn find_targets(reader: &ListReader<'_>, vpas: &mut [VpaFacts], survey: &Survey) {
     let workloads: BTreeSet<_> =
         survey.workloads.iter().map(|one| (&*one.namespace, &*one.kind, &*one.name)).collect();
@@ -69,22 +68,11 @@ async fn served_kinds(
     reader: &ListReader<'_>,
     version: &str,
 ) -> Reading<Option<BTreeMap<String, String>>> {
-    let path = match version.split_once('/') {
-        Some((group, version)) => format!(
-            "/apis/{}/{}",
-            path_segment("API group", group)?,
-            path_segment("API version", version)?
-        ),
-        None => format!("/api/{}", path_segment("API version", version)?),
-    };
-    match reader.get::<APIResourceList>(&path).await {
-        Ok(served) => {
-            let plain = served.resources.into_iter().filter(|one| !one.name.contains('/'));
-            Ok(Some(plain.map(|one| (one.kind, one.name)).collect()))
-        }
-        Err(RequestError::NotFound) => Ok(None),
-        Err(RequestError::Failed(why)) => Err(why),
-    }
+    let served: Option<APIResourceList> = reader.find(&version_path(version)?).await?;
+    Ok(served.map(|served| {
+        let plain = served.resources.into_iter().filter(|one| !one.name.contains('/'));
+        plain.map(|one| (one.kind, one.name)).collect()
+    }))
 }
 
 async fn exists(
@@ -101,9 +89,5 @@ async fn exists(
     let namespace = path_segment("namespace", &vpa.namespace)?;
     let name = path_segment("resource name", &target.name)?;
     let path = format!("{root}/{version}/namespaces/{namespace}/{plural}/{name}");
-    match reader.get::<IgnoredAny>(&path).await {
-        Ok(_) => Ok(true),
-        Err(RequestError::NotFound) => Ok(false),
-        Err(RequestError::Failed(why)) => Err(why),
-    }
+    Ok(reader.find::<IgnoredAny>(&path).await?.is_some())
 }

@@ -13,10 +13,7 @@ use plimsoll_core::{
 };
 use serde::Deserialize;
 
-use super::{
-    ListReader,
-    paged_list::{ListedResource, RequestError},
-};
+use super::{ListReader, list_reader::ListedResource};
 use crate::cluster::{
     list_stream::encode_query,
     path_segment::path_segment,
@@ -106,17 +103,15 @@ async fn without_endpoints(
         ),
         Err(why) => return Some(Err(why)),
     };
-    match reader.get::<EndpointSlices>(&path).await {
-        Ok(EndpointSlices { items }) => {
-            let mut endpoints = items.iter().flat_map(|slice| &slice.endpoints);
+    match reader.find::<EndpointSlices>(&path).await {
+        Ok(slices) => {
+            let slices = slices.map_or_else(Vec::new, |slices| slices.items);
+            let mut endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
             let is_ready = endpoints.any(|endpoint| {
                 endpoint.conditions.as_ref().and_then(|one| one.ready).unwrap_or(true)
             });
             (!is_ready).then(|| Ok(format!("{namespace}/{name}")))
         }
-        Err(RequestError::NotFound) => Some(Ok(format!("{namespace}/{name}"))),
-        Err(RequestError::Failed(why)) => {
-            Some(Err(format!("failed to list endpoints of {namespace}/{name}: {why}")))
-        }
+        Err(why) => Some(Err(format!("failed to list endpoints of {namespace}/{name}: {why}"))),
     }
 }

@@ -32,7 +32,6 @@ const POLL_JITTER: f64 = 0.5;
 /// How long a shutdown waits for a request in flight, and then for the release.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A candidate for leadership.
 pub struct Election {
     lease: ObjectClient<Lease>,
     options: ElectionOptions,

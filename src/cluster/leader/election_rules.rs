@@ -68,7 +68,6 @@ pub(super) fn transitions(lease: &Lease) -> i32 {
     lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0)
 }
 
-/// A new Lease that this candidate holds.
 pub(super) fn new_lease(
     metadata: ObjectMeta,
     identity: &str,

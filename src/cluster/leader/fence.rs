@@ -4,8 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use plimsoll_core::types::Time;
 use plimsoll_storage::NotLeader;
-use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use crate::cluster::clock::Clock;
 
@@ -62,7 +61,6 @@ enum Grant {
     Always,
     /// The expiry of the grant, and when the Lease was renewed.
     Instant(Instant, Clocks),
-    /// The Lease is not held.
     Revoked,
 }
 

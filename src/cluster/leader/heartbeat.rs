@@ -32,7 +32,6 @@ const ACCESS_NOT_REVIEWED: &str = "access has not been reviewed yet";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatResult {
-    /// The Lease was renewed.
     Renewed,
     /// The Lease was created: it did not exist.
     Created,
@@ -82,7 +81,7 @@ impl Heartbeat {
     }
 
     pub fn lease_name(&self) -> &str {
-        self.lease.name()
+        &self.lease.name
     }
 
     /// The RBAC rules that a heartbeat needs besides `create`, which upstream's Role has.

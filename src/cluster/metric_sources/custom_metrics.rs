@@ -9,8 +9,8 @@ use moka::future::Cache;
 use plimsoll_core::types::{Time, quantity::Quantity};
 use serde::Deserialize;
 
-use super::{MetricsApi, api_cause};
-use crate::cluster::list_stream::{Deadline, UsageError, encode_query, read_items};
+use super::{MetricsApi, api_cause, read_values};
+use crate::cluster::list_stream::{Deadline, UsageError, encode_query};
 
 const API: MetricsApi = MetricsApi { name: "custom", group: "custom.metrics.k8s.io" };
 /// The versions that are supported, the preferred one first.
@@ -25,23 +25,24 @@ pub struct CustomValue {
     pub value: Quantity,
     /// The end of the measurement window.
     pub at: Time,
-    /// The length of the measurement window.
     pub window_seconds: Option<i64>,
 }
 
-/// Whose metric is read.
 #[derive(Clone, Copy, Debug)]
 pub enum MeasuredObject<'a> {
     /// The pods of a selector, as the API writes it.
-    Pods { selector: &'a str },
+    Pods {
+        selector: &'a str,
+    },
     /// An object of the namespace. `resource` is the plural name, followed by a dot and the group unless that is the core
     /// group.
-    Object { resource: &'a str, name: &'a str },
-    /// The namespace itself.
+    Object {
+        resource: &'a str,
+        name: &'a str,
+    },
     Namespace,
 }
 
-/// A metric of an object in a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct CustomMetric<'a> {
     pub namespace: &'a str,
@@ -124,19 +125,9 @@ pub(super) async fn fetch_custom_metric(
 ) -> Result<Vec<CustomValue>, String> {
     let deadline = Deadline::after(timeout);
     let path = metric.path(version.get(client, deadline).await?);
-    let (mut values, mut malformed) = (Vec::new(), None);
-    let request = read_items(client, &path, deadline, |item| {
-        match parse(item) {
-            Ok(value) => values.push(value),
-            Err(why) => drop(malformed.get_or_insert(why)),
-        }
-        Ok(())
-    });
-    request.await.map_err(|failure| api_cause(&failure))?;
-    match malformed {
-        Some(why) => Err(format!("a value of {}: {why}", metric.name)),
-        None => Ok(values),
-    }
+    let values = read_values(client, &path, deadline, parse).await;
+    let values = values.map_err(|failure| api_cause(&failure))?;
+    values.map_err(|why| format!("a value of {}: {why}", metric.name))
 }
 
 /// An item of either version: `window` is the name in v1beta1.

@@ -8,7 +8,7 @@ use plimsoll_core::types::{Time, quantity::Quantity};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{MetricsApi, api_cause};
+use super::{MetricsApi, api_cause, read_values};
 use crate::cluster::list_stream::{Deadline, read_items};
 use plimsoll_core::scaling::{MetricError, MetricValue, Milli};
 
@@ -71,22 +71,12 @@ pub(super) async fn fetch_external_values(
         value: Option<Quantity>,
     }
     let path = API.path(namespace, metric, selector);
-    let (mut values, mut malformed) = (Vec::new(), None);
-    let request = read_items(client, &path, Deadline::after(timeout), |item| {
-        match serde_json::from_slice::<Item>(item) {
-            Ok(Item { value: Some(value) }) => values.push(value),
-            Ok(Item { value: None }) => {
-                malformed.get_or_insert_with(|| "the value is missing".to_owned());
-            }
-            Err(why) => drop(malformed.get_or_insert(why.to_string())),
-        }
-        Ok(())
+    let values = read_values(client, &path, Deadline::after(timeout), |item| {
+        let item: Item = serde_json::from_slice(item).map_err(|why| why.to_string())?;
+        item.value.ok_or_else(|| "the value is missing".to_owned())
     });
-    request.await.map_err(|failure| api_cause(&failure))?;
-    match malformed {
-        Some(why) => Err(format!("a value of {metric}: {why}")),
-        None => Ok(values),
-    }
+    let values = values.await.map_err(|failure| api_cause(&failure))?;
+    values.map_err(|why| format!("a value of {metric}: {why}"))
 }
 
 #[derive(Deserialize)]

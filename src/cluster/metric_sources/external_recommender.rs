@@ -36,7 +36,6 @@ impl RecommenderCallObserver for () {
     fn on_end(&self, _: &str, _: &'static str, _: Result<u16, ()>, _: Duration) {}
 }
 
-/// Timeouts and intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
     /// The timeout of one recommendation, including redirects and reading the reply.
@@ -58,11 +57,10 @@ impl Default for RequestLimits {
     }
 }
 
-/// Requests recommendations.
 pub struct RecommenderClient {
     http_clients: HttpClients,
     observer: Arc<dyn RecommenderCallObserver>,
-    timeout: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl RecommenderClient {
@@ -73,11 +71,6 @@ impl RecommenderClient {
         limits: RequestLimits,
     ) -> Self {
         Self { http_clients: HttpClients::new(agent, limits), observer, timeout: limits.timeout }
-    }
-
-    /// The timeout of one recommendation.
-    pub const fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// Requests a recommendation from this address. The TLS configuration of the object is completed with the defaults of

@@ -55,7 +55,7 @@ pub(crate) fn missing_label_warning(
     tenant: &LabelMatcher,
     effect: &str,
 ) -> Option<String> {
-    (!Query::every_selector_has_label(query, tenant.label())).then(|| {
+    (!Query::every_selector_has_label(query, &tenant.label)).then(|| {
         format!(
             "annotation {}: only an alert with the label {tenant} {effect}, because queries of this namespace read no \
              other series; append {{{tenant}}} to its name if it has that label",

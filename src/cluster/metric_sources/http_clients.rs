@@ -139,7 +139,6 @@ impl ClientKey {
     }
 }
 
-/// Resolves every name to one host.
 struct FixedHostResolver(Box<str>);
 
 impl Resolve for FixedHostResolver {

@@ -53,7 +53,6 @@ impl MetricsApiClient {
         self.call(RESOURCE, namespace, request).await
     }
 
-    /// The sum of all series of an external metric.
     pub async fn external_sum(
         &self,
         namespace: &str,

@@ -70,7 +70,7 @@ impl MetricsClient {
     }
 
     pub const fn has_prometheus(&self) -> bool {
-        self.queries.is_configured()
+        self.queries.promql.is_some()
     }
 
     /// Fetches all values of an object, several concurrently, within the total timeout. An error in place of a request is
@@ -121,7 +121,7 @@ impl MetricsClient {
                 let call = ServiceCall { service: &service, kind: "recommenders", namespace };
                 let (tls, defaults) = (tls_config.as_ref(), &self.recommender_tls);
                 let request = self.recommenders.recommend(url, tls, defaults, body);
-                let limit = self.recommenders.timeout();
+                let limit = self.recommenders.timeout;
                 let response = self.apis.circuit_breaker.call(call, limit, request).await;
                 response.map(MetricValue::Recommendation)
             }

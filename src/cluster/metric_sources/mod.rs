@@ -16,10 +16,11 @@ pub(crate) mod request_permits;
 pub mod resource_metrics;
 pub mod series_usage;
 
+use kube::Client;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::cluster::list_stream::UsageError;
+use crate::cluster::list_stream::{Deadline, UsageError, encode_query, read_items};
 use plimsoll_core::{
     scaling::{MetricError, Milli},
     types::quantity::Quantity,
@@ -34,7 +35,6 @@ struct MetricsApi {
 
 impl MetricsApi {
     fn path(self, namespace: &str, resource: &str, selector: &str) -> String {
-        use crate::cluster::list_stream::encode_query;
         let group = self.group;
         let path = format!(
             "/apis/{group}/v1beta1/namespaces/{}/{}",
@@ -86,6 +86,25 @@ impl MetricsApi {
             .map(Quantity::milli_value)
             .map_err(|why| self.request_failed(format!("the value of {subject}: {why}")))
     }
+}
+
+/// The parsed items of a list, or why the first malformed one is: that is an error of the whole response.
+async fn read_values<T: Send>(
+    client: &Client,
+    path: &str,
+    deadline: Deadline,
+    mut parse: impl FnMut(&[u8]) -> Result<T, String> + Send,
+) -> Result<Result<Vec<T>, String>, UsageError> {
+    let (mut values, mut malformed) = (Vec::new(), None);
+    let request = read_items(client, path, deadline, |item| {
+        match parse(item) {
+            Ok(value) => values.push(value),
+            Err(why) => drop(malformed.get_or_insert(why)),
+        }
+        Ok(())
+    });
+    request.await?;
+    Ok(malformed.map_or(Ok(values), Err))
 }
 
 /// Why a metrics API did not respond: the message of the API server, as upstream's clients report it.

@@ -7,18 +7,18 @@ use kube::Client;
 use plimsoll_core::types::{Time, quantity::Quantity};
 use serde_json::Value;
 
-use super::resource_metrics::{API, Container, Item};
-use crate::cluster::list_stream::{Deadline, UsageError, read_items};
+use super::{
+    read_values,
+    resource_metrics::{API, Container, Item},
+};
+use crate::cluster::list_stream::{Deadline, UsageError};
 
-/// The usage of one pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodSample {
     pub pod: String,
     /// The end of the measurement window.
     pub at: Time,
-    /// The length of the measurement window.
     pub window: Duration,
-    /// The usage by container and resource.
     pub containers: Vec<(String, BTreeMap<String, Quantity>)>,
 }
 
@@ -31,19 +31,8 @@ pub async fn fetch_pod_samples(
     timeout: Duration,
 ) -> Result<Vec<PodSample>, UsageError> {
     let path = API.path(namespace, "pods", selector);
-    let (mut samples, mut malformed) = (Vec::new(), None);
-    let request = read_items(client, &path, Deadline::after(timeout), |item| {
-        match parse(item) {
-            Ok(sample) => samples.push(sample),
-            Err(why) => drop(malformed.get_or_insert(why)),
-        }
-        Ok(())
-    });
-    request.await?;
-    match malformed {
-        Some(reason) => Err(UsageError::Malformed { path, reason }),
-        None => Ok(samples),
-    }
+    let samples = read_values(client, &path, Deadline::after(timeout), parse).await?;
+    samples.map_err(|reason| UsageError::Malformed { path, reason })
 }
 
 fn parse(item: &[u8]) -> Result<PodSample, String> {

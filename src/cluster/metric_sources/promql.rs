@@ -95,7 +95,6 @@ impl PromqlCache {
         self
     }
 
-    /// Adds these matchers to every query.
     #[must_use]
     pub fn with_matchers(mut self, matchers: LabelMatchers) -> Self {
         self.matchers = matchers;
@@ -110,7 +109,6 @@ impl PromqlCache {
         self
     }
 
-    /// The timeout of one query.
     pub fn timeout(&self) -> Duration {
         self.client.limits().timeout
     }

@@ -9,14 +9,13 @@ use plimsoll_core::{
     types::Time,
 };
 
-/// The name of the service in errors.
 const PROMETHEUS: &str = "Prometheus";
 
 /// Sends the queries of objects to the configured Prometheus server.
 #[derive(Debug)]
 pub struct QueryClient {
     /// `None` if no server is configured.
-    promql: Option<PromqlCache>,
+    pub(super) promql: Option<PromqlCache>,
     circuit_breaker: CircuitBreaker,
 }
 
@@ -24,11 +23,6 @@ impl QueryClient {
     /// At most `max_in_flight` queries wait for an unresponsive server.
     pub fn new(promql: Option<PromqlCache>, max_in_flight: usize) -> Self {
         Self { promql, circuit_breaker: CircuitBreaker::new(max_in_flight) }
-    }
-
-    /// Whether a server is configured.
-    pub const fn is_configured(&self) -> bool {
-        self.promql.is_some()
     }
 
     /// The sum of the result of a query of an object in this namespace, which has used all results up to `used_until`.

@@ -9,7 +9,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Slow requests together may use at most one of this many parts of the requests in flight.
 const SLOW_SHARE: usize = 4;
 
-/// Permits for requests by key.
 #[derive(Debug)]
 pub struct RequestPermits<K> {
     permits: Semaphore,

@@ -35,7 +35,6 @@ const DETECTION_RETRY: Duration = Duration::from_secs(5);
 /// Whatever a server returns, a series has at most this many points that count: two for each second.
 const MAX_POINTS: usize = 600;
 
-/// Queries the usage of namespaces.
 #[derive(Debug)]
 pub struct SeriesUsage {
     history: Arc<PrometheusHistory>,
@@ -49,8 +48,8 @@ pub struct SeriesUsage {
 impl SeriesUsage {
     /// Queries the server of this history, whose client limits the time and the number of queries in flight.
     pub fn new(history: PrometheusHistory, clock: Clock) -> Self {
-        let max_in_flight = history.client().limits().max_in_flight.max(1);
-        let client = history.client().clone().rejecting_partial().with_max_attempts(1);
+        let max_in_flight = history.client.limits().max_in_flight.max(1);
+        let client = history.client.clone().rejecting_partial().with_max_attempts(1);
         Self {
             client: client.with_separate_permits(max_in_flight),
             history: Arc::new(history),
@@ -73,7 +72,7 @@ impl SeriesUsage {
             let is_slow = started.elapsed() > limit / SLOW_DIVISOR;
             self.permits.set_slow((namespace.into(), resource), is_slow);
         }
-        let (server, resource) = (self.history.server(), resource.name());
+        let (server, resource) = (&self.history.server, resource.name());
         match fetched {
             Ok(Ok(usage)) => Ok(usage),
             Ok(Err(why)) => {

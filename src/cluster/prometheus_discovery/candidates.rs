@@ -262,8 +262,8 @@ fn is_https(port: &ServicePort) -> bool {
 pub struct CandidateSelection {
     /// What operators run.
     operated: OperatedServers,
-    best: Vec<Candidate>,
-    services: usize,
+    pub selected: Vec<Candidate>,
+    pub services: usize,
     candidates: usize,
 }
 
@@ -277,23 +277,14 @@ impl CandidateSelection {
         self.services += 1;
         let Some(candidate) = candidate(service, &self.operated) else { return };
         self.candidates += 1;
-        let place = self.best.partition_point(|other| priority(other) <= priority(&candidate));
-        self.best.insert(place, candidate);
-        self.best.truncate(MAX_PROBES);
-    }
-
-    /// The candidates to ask.
-    pub fn selected(&self) -> &[Candidate] {
-        &self.best
+        let place = self.selected.partition_point(|other| priority(other) <= priority(&candidate));
+        self.selected.insert(place, candidate);
+        self.selected.truncate(MAX_PROBES);
     }
 
     /// The number of candidates that are not asked, because others are more likely.
     pub fn omitted(&self) -> usize {
-        self.candidates - self.best.len()
-    }
-
-    pub fn services(&self) -> usize {
-        self.services
+        self.candidates - self.selected.len()
     }
 }
 

@@ -37,7 +37,6 @@ pub enum DiscoveryError {
         generic_port_forward_hint()
     )]
     NoCandidate { services: usize },
-    /// No candidate answered as a Prometheus.
     #[error("found no Prometheus: {}", summary(.candidates, *.omitted))]
     NoServer {
         /// The candidates, and why they cannot be used.
@@ -63,19 +62,8 @@ pub enum DiscoveryError {
         /// The settings.
         what: &'static str,
     },
-    /// A setting of the connection is invalid.
     #[error(transparent)]
     Transport(#[from] TransportError),
-}
-
-impl DiscoveryError {
-    /// What each candidate answered.
-    pub fn candidates(&self) -> &[ProbedCandidate] {
-        match self {
-            Self::NoServer { candidates, .. } => candidates,
-            _ => &[],
-        }
-    }
 }
 
 fn summary(candidates: &[ProbedCandidate], omitted: usize) -> String {

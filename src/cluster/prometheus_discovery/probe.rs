@@ -15,7 +15,6 @@ use plimsoll_storage::prometheus::{
 
 use super::ranking::ServerAnswer;
 
-/// The timeout of each request.
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// How far back series are counted.
 const WEEK: Duration = Duration::from_hours(7 * 24);

@@ -10,7 +10,6 @@ use super::{candidates::CandidateSelection, error::DiscoveryError, operated::Ope
 use crate::cluster::{list_stream::error_message, watch::maybe_object::MaybeObject};
 
 const PAGE_SIZE: u32 = 500;
-/// The timeout of the whole list.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads all Services. One that cannot be decoded is not a candidate.

@@ -27,7 +27,6 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes rendered ahead of the reader.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Timeouts of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdminLimits {
     /// Time to receive a request. Idle connections are closed after this time as well.
@@ -64,7 +63,6 @@ impl AdminServer {
         })
     }
 
-    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: AdminLimits) -> Self {
         Self { limits, ..self }
@@ -97,7 +95,7 @@ impl AdminServer {
 /// Open connections, oldest first.
 #[derive(Default)]
 pub(super) struct Connections {
-    tasks: JoinSet<()>,
+    pub tasks: JoinSet<()>,
     oldest_first: VecDeque<AbortHandle>,
 }
 
@@ -112,11 +110,6 @@ impl Connections {
             oldest.abort();
         }
         self.oldest_first.push_back(self.tasks.spawn(connection));
-    }
-
-    /// The tasks of the open connections.
-    pub fn into_tasks(self) -> JoinSet<()> {
-        self.tasks
     }
 }
 

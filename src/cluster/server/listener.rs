@@ -16,7 +16,7 @@ use tokio::{
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Binding the address failed.
-    #[error("cannot listen on {address}: {source}; set another address with {flag}")]
+    #[error("cannot listen on {address}; set another address with {flag}")]
     Bind { address: String, flag: &'static str, source: io::Error },
 }
 

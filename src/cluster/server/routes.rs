@@ -21,7 +21,6 @@ const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
 /// A source of metrics. Each chunk is rendered on a blocking thread when the client is ready to read it.
 pub trait Exposition: Send + Sync {
-    /// Starts a scrape.
     fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send>;
 }
 
@@ -35,7 +34,6 @@ where
     }
 }
 
-/// Liveness and readiness of a controller.
 pub trait Probes: Send + Sync {
     /// Whether its loops make progress. Must not depend on other services. Runs on the thread that serves probes, so
     /// it must not take a lock that a controller holds while it works.

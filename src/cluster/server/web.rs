@@ -43,16 +43,13 @@ use super::{
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest request line and headers.
 const READ_BUFFER_BYTES: usize = 32 * 1024;
-/// The most headers of a request.
 const MAX_HEADERS: usize = 64;
 /// Time to receive a request. Idle connections are closed after this time as well.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection of this age is closed gracefully.
 const MAX_CONNECTION_AGE: Duration = Duration::from_mins(5);
 
-/// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebPeer {
     pub address: IpAddr,
@@ -60,14 +57,11 @@ pub struct WebPeer {
     pub has_certificate: bool,
 }
 
-/// Why TLS cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct WebTlsError(String);
 
-/// Answers requests.
 pub trait WebHandler: Send + Sync + 'static {
-    /// Answers a request.
     fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -126,7 +120,7 @@ impl WebServer {
         };
         self.listener.accept_until(shutdown, on_connection).await;
         drop(shutdown_sender);
-        drain_connections(connections.into_tasks(), SHUTDOWN_TIMEOUT).await;
+        drain_connections(connections.tasks, SHUTDOWN_TIMEOUT).await;
     }
 }
 

@@ -65,19 +65,15 @@ const MAX_READ_BUFFER_BYTES: usize = 64 << 10;
 /// Limits per connection and in total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookLimits {
-    /// Maximum number of connections.
     pub connections: usize,
-    /// Maximum number of connections per client address.
     pub connections_per_peer: usize,
     /// Maximum number of concurrent requests per connection.
     pub streams: u32,
-    /// Timeout of the TLS handshake.
     pub handshake_timeout: Duration,
     /// Time to receive the first request, and the headers of any other.
     pub request_timeout: Duration,
     /// Time to receive the body of a request.
     pub body_timeout: Duration,
-    /// Maximum body size.
     pub body_bytes: usize,
     /// Total memory for the bodies of all requests.
     pub body_memory: usize,
@@ -128,13 +124,11 @@ impl WebhookServer {
         Ok(Self { listener, limits, budget: BodyBudget::new(limits) })
     }
 
-    /// Replaces the limits.
     #[must_use]
     pub fn with_limits(self, limits: WebhookLimits) -> Self {
         Self { limits, budget: BodyBudget::new(limits), ..self }
     }
 
-    /// The memory budget of request bodies.
     pub fn body_budget(&self) -> Arc<BodyBudget> {
         Arc::clone(&self.budget)
     }

@@ -160,7 +160,6 @@ pub(super) fn of_request(address: &ServiceAddress, error: &kube::Error) -> Trans
     TransportError::new(kind, line)
 }
 
-/// No response arrived in time.
 pub(super) fn timed_out(address: &ServiceAddress, after: Duration) -> TransportError {
     let line = format!(
         "{address} did not respond within {after:?} through the API server's proxy: query less at once, or raise the \

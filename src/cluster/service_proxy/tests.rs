@@ -301,7 +301,7 @@ async fn the_timeout_includes_the_body() {
     let limit = Duration::from_secs(3);
     let proxy = ServiceProxy::new(Client::new(silent, "default"), address());
     let error = proxy.send("/x", &[], limit).await.expect_err("it times out");
-    assert_eq!(error.kind(), TransportErrorKind::TimedOut, "{error}");
+    assert_eq!(error.kind, TransportErrorKind::TimedOut, "{error}");
     let proxy = ServiceProxy::new(Client::new(endless, "default"), address());
     let mut response = proxy.send("/x", &[], limit).await.expect("the head arrives");
     let error = response.chunk().await.expect_err("it times out");
@@ -316,6 +316,6 @@ async fn an_unreachable_api_server_is_transient() {
     });
     let proxy = ServiceProxy::new(Client::new(service, "default"), address());
     let error = proxy.send("/x", &[], Duration::from_secs(3)).await.expect_err("no response");
-    assert_eq!(error.kind(), TransportErrorKind::Unreachable);
+    assert_eq!(error.kind, TransportErrorKind::Unreachable);
     assert!(error.is_transient() && error.to_string().contains("connection refused"), "{error}");
 }

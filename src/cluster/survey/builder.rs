@@ -1,6 +1,13 @@
 //! Puts workloads together from objects that arrive in any order. Sends no requests.
+//!
+//! A large cluster has tens of thousands of controllers and pods, so they share values, and what is read of them moves into
+//! the workloads.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem,
+    sync::Arc,
+};
 
 use kube::core::ObjectMeta;
 use plimsoll_core::rightsizing::{
@@ -12,11 +19,10 @@ use plimsoll_core::rightsizing::{
 };
 
 use super::{
-    limit_ranges::{DefaultResources, SurveyedLimitRange},
-    objects::{
-        ObjectRef, PodSpec, SurveyedController, SurveyedHpa, SurveyedPod, SurveyedVpa, SurveyedWpa,
-    },
-    pod_groups::{Draft, KeptMetadata, PodGroup, differs},
+    controller_id::{ControllerId, CustomKind},
+    limit_ranges::DefaultResources,
+    objects::{HpaSpec, Surveyed, SurveyedController, SurveyedPod, SurveyedWpa, VpaSpec},
+    pod_groups::{Draft, KeptMetadata, PodGroup, SharedValues, by_name, differs},
     reader::UnlistedPlaces,
     scope::SurveyScope,
 };
@@ -28,27 +34,17 @@ use crate::cluster::cache::{
 /// How far above a pod an owner is looked for that others are grouped by.
 const MAX_OWNERS: usize = 10;
 
-/// Identifies a controller. The version of its API does not matter.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ControllerId {
-    namespace: Box<str>,
-    kind: Box<str>,
-    name: Box<str>,
-    group: Box<str>,
-}
-
-/// A kind that is not built in, by group and name.
-pub(super) type CustomKind = (Box<str>, Box<str>);
-
 /// What a survey has read so far.
 #[derive(Debug, Default)]
 pub(super) struct SurveyBuilder {
     scope: SurveyScope,
-    controllers: HashMap<ControllerId, ListedController>,
+    shared: SharedValues,
+    // Boxed, because a map has room for twice as many as it has.
+    controllers: HashMap<ControllerId, Box<ListedController>>,
     /// Pods by their direct owner. Pods without one, and static pods, are owned by themselves.
-    pods: HashMap<ControllerId, PodGroup>,
+    pods: HashMap<ControllerId, Box<PodGroup>>,
     /// Pods that have finished, by their direct owner, if pods are grouped by owners.
-    finished_pods: HashMap<ControllerId, PodGroup>,
+    finished_pods: HashMap<ControllerId, Box<PodGroup>>,
     /// The owners of pods that may own others, if pods are grouped by owners.
     owners_of_pods: HashMap<ControllerId, ControllerId>,
     /// Whether objects of a kind can be scaled. The owners of those that cannot are not followed.
@@ -57,53 +53,19 @@ pub(super) struct SurveyBuilder {
     ranges: Vec<(ControllerId, ReplicaRange)>,
     autoscalers: Vec<(ControllerId, AutoscalerRef)>,
     vpas: BTreeMap<ControllerId, Box<str>>,
-    defaults: DefaultResources,
-    unknown_autoscalers: UnlistedPlaces,
+    pub(super) defaults: DefaultResources,
+    /// Where autoscalers may be missing.
+    pub(super) unknown_autoscalers: UnlistedPlaces,
 }
 
 #[derive(Debug, Default)]
 struct ListedController {
-    api_version: Box<str>,
-    owner: Option<(ControllerId, Box<str>)>,
+    api_version: Arc<str>,
+    owner: Option<(ControllerId, Arc<str>)>,
     metadata: KeptMetadata,
     replicas: Option<u32>,
-    containers: Vec<Container>,
-    template_owner: Option<ControllerId>,
-}
-
-impl ControllerId {
-    fn new(namespace: &str, api_version: &str, kind: &str, name: &str) -> Self {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let group = match well_known(group, api_version, kind) {
-            Some(known) => known.group(),
-            None => group,
-        };
-        let [namespace, kind, name, group] = [namespace, kind, name, group].map(Box::from);
-        Self { namespace, kind, name, group }
-    }
-
-    fn of_reference(namespace: &str, to: &ObjectRef) -> Self {
-        Self::new(namespace, &to.api_version, &to.kind, &to.name)
-    }
-
-    fn of_owner(namespace: &str, owner: &Owner) -> Self {
-        Self::new(namespace, &owner.api_version, &owner.kind, &owner.name)
-    }
-
-    fn well_known(&self) -> Option<WellKnown> {
-        WellKnown::from_kind(&self.kind).filter(|known| known.group() == &*self.group)
-    }
-
-    fn custom_kind(&self) -> CustomKind {
-        (self.group.clone(), self.kind.clone())
-    }
-}
-
-/// The built-in kind. A Job of another group, such as Volcano's, is none.
-fn well_known(group: &str, api_version: &str, kind: &str) -> Option<WellKnown> {
-    let known = WellKnown::from_kind(kind)?;
-    let is_former_group = group == "extensions" || api_version.is_empty();
-    (known.group() == group || is_former_group).then_some(known)
+    containers: Arc<[Container]>,
+    template_owner: Option<Box<ControllerId>>,
 }
 
 impl SurveyBuilder {
@@ -124,18 +86,19 @@ impl SurveyBuilder {
         let owner = Owner::controller_of(metadata.owner_references.as_deref().unwrap_or_default());
         // The mirror pod of a static pod is owned by its node.
         let owner = owner.filter(|owner| &*owner.kind != "Node");
+        let shared = &mut self.shared;
         let (id, api_version) = match &owner {
-            Some(owner) => (ControllerId::of_owner(namespace, owner), owner.api_version.clone()),
-            None => (ControllerId::new(namespace, "v1", "Pod", name), "v1".into()),
+            Some(owner) => (ControllerId::of_owner(shared, namespace, owner), &*owner.api_version),
+            None => (ControllerId::new(shared, namespace, ("v1", "Pod"), name), "v1"),
         };
+        let api_version = shared.texts.intern(api_version);
         if groups_owners && owner.is_some() {
-            let own = ControllerId::new(namespace, "v1", "Pod", name);
+            let own = ControllerId::new(shared, namespace, ("v1", "Pod"), name);
             self.owners_of_pods.insert(own, id.clone());
         }
         let pods = if pod.is_finished() { &mut self.finished_pods } else { &mut self.pods };
-        let new = || PodGroup::new(api_version, owner.is_none(), pod.ends());
-        let group = pods.entry(id).or_insert_with(new);
-        group.add(name, pod);
+        let new = || Box::new(PodGroup::new(api_version, owner.is_none(), pod.ends()));
+        pods.entry(id).or_insert_with(new).add(name, pod, shared);
     }
 
     /// Adds a controller of a kind. Pods are added before, because there are many ReplicaSets and Jobs without pods, which
@@ -147,7 +110,8 @@ impl SurveyBuilder {
         if !self.scope.includes_namespace(namespace) {
             return;
         }
-        let id = ControllerId::new(namespace, api_version, kind, name);
+        let shared = &mut self.shared;
+        let id = ControllerId::new(shared, namespace, (api_version, kind), name);
         let owner = Owner::controller_of(metadata.owner_references.as_deref().unwrap_or_default());
         let known = id.well_known();
         let is_generated =
@@ -161,28 +125,33 @@ impl SurveyBuilder {
             Some(WellKnown::Job | WellKnown::CronJob) => None,
             _ => spec.replicas.or(status.replicas.filter(|_| known.is_none())),
         };
+        let owner = owner.map(|owner| {
+            let id = ControllerId::of_owner(shared, namespace, &owner);
+            (id, shared.texts.intern(&owner.api_version))
+        });
         let template_owner = spec.workload_ref.as_ref();
+        let template_owner =
+            template_owner.map(|to| Box::new(ControllerId::of_owner(shared, namespace, to)));
         let listed = ListedController {
-            api_version: api_version.into(),
+            api_version: shared.texts.intern(api_version),
             metadata: if is_generated {
                 KeptMetadata::default()
             } else {
-                KeptMetadata::new(metadata)
+                KeptMetadata::new(metadata, shared)
             },
-            owner: owner
-                .map(|owner| (ControllerId::of_owner(namespace, &owner), owner.api_version)),
+            owner,
             replicas,
-            containers: spec.pod_template().map(PodSpec::containers).unwrap_or_default(),
-            template_owner: template_owner.map(|to| ControllerId::of_reference(namespace, to)),
+            containers: spec.pod_template().map_or_else(Arc::default, |pod| pod.containers(shared)),
+            template_owner,
         };
-        self.controllers.insert(id, listed);
+        self.controllers.insert(id, Box::new(listed));
     }
 
     /// Adds an autoscaler whose targets may be relative to requests.
-    pub fn add_hpa(&mut self, hpa: &SurveyedHpa) {
+    pub fn add_hpa(&mut self, hpa: &Surveyed<HpaSpec>) {
         let namespace = hpa.metadata.namespace.as_deref().unwrap_or_default();
         let name = hpa.metadata.name.as_deref().unwrap_or_default();
-        let id = ControllerId::of_reference(namespace, &hpa.spec.scale_target_ref);
+        let id = ControllerId::of_owner(&mut self.shared, namespace, &hpa.spec.scale_target_ref);
         let targets = hpa.spec.utilization_targets(name).into_iter();
         self.targets.extend(targets.map(|target| (id.clone(), target)));
         self.ranges.push((id.clone(), hpa.spec.replica_range(name)));
@@ -194,33 +163,24 @@ impl SurveyBuilder {
     pub fn add_wpa(&mut self, wpa: &SurveyedWpa) {
         let namespace = wpa.metadata.namespace.as_deref().unwrap_or_default();
         let name = wpa.metadata.name.as_deref().unwrap_or_default();
-        let id = ControllerId::of_reference(namespace, &wpa.spec.scale_target_ref);
+        let id = ControllerId::of_owner(&mut self.shared, namespace, &wpa.spec.scale_target_ref);
         let kind = "WatermarkPodAutoscaler".into();
         self.autoscalers.push((id, AutoscalerRef { kind, name: name.into() }));
     }
 
-    /// Sets where autoscalers may be missing.
-    pub fn set_unknown_autoscalers(&mut self, places: UnlistedPlaces) {
-        self.unknown_autoscalers = places;
-    }
-
     /// Adds a VerticalPodAutoscaler. If several target a workload, the first by name counts.
-    pub fn add_vpa(&mut self, vpa: &SurveyedVpa) {
+    pub fn add_vpa(&mut self, vpa: &Surveyed<VpaSpec>) {
         let namespace = vpa.metadata.namespace.as_deref().unwrap_or_default();
         let name = vpa.metadata.name.as_deref().unwrap_or_default();
-        let id = ControllerId::of_reference(namespace, &vpa.spec.target_ref);
+        let id = ControllerId::of_owner(&mut self.shared, namespace, &vpa.spec.target_ref);
         let known = self.vpas.entry(id).or_insert_with(|| name.into());
         if name < &**known {
             *known = name.into();
         }
     }
 
-    pub fn add_limit_range(&mut self, range: &SurveyedLimitRange) {
-        self.defaults.add(range);
-    }
-
     /// The API versions and kinds of owners of which it is not known yet whether they can be scaled.
-    pub fn unknown_kinds(&self) -> BTreeSet<(Box<str>, Box<str>)> {
+    pub fn unknown_kinds(&self) -> BTreeSet<(Arc<str>, Arc<str>)> {
         let pods = self.pods.iter().chain(&self.finished_pods);
         let of_pods = pods.map(|(id, group)| (id, &group.api_version));
         let owners = self.controllers.values().filter_map(|listed| listed.owner.as_ref());
@@ -238,7 +198,7 @@ impl SurveyBuilder {
 
     /// Stores whether objects of a kind can be scaled.
     pub fn set_scalable(&mut self, api_version: &str, kind: &str, is_scalable: bool) {
-        let id = ControllerId::new("", api_version, kind, "");
+        let id = ControllerId::new(&mut self.shared, "", (api_version, kind), "");
         self.custom_kinds.insert(id.custom_kind(), is_scalable);
     }
 
@@ -294,38 +254,47 @@ impl SurveyBuilder {
         self.controllers.keys().chain(owners.map(|(id, _)| id)).chain(pods).any(is_of_kind)
     }
 
-    /// Whether anything was found in a namespace.
     pub fn has_namespace(&self, namespace: &str) -> bool {
         let is_in = |id: &ControllerId| &*id.namespace == namespace;
         self.controllers.keys().any(is_in) || self.pods.keys().any(is_in)
     }
 
     /// The workloads in scope whose labels match.
-    pub fn build(self, selector: &Selector) -> Survey {
+    pub fn build(mut self, selector: &Selector) -> Survey {
+        self.shared = SharedValues::default();
         let mut drafts: BTreeMap<ControllerId, Draft> = BTreeMap::new();
-        for (id, group) in &self.pods {
-            let top = self.top_of(id);
+        let (pods, finished_pods) = (mem::take(&mut self.pods), mem::take(&mut self.finished_pods));
+        let with_both = finished_pods.keys().filter(|id| pods.contains_key(*id));
+        let with_both: HashSet<ControllerId> = with_both.cloned().collect();
+        for (id, group) in pods {
+            let top = self.top_of(&id);
             // A version is known from the object, or else from the reference to it.
-            let version =
-                if top == *id { Some(&*group.api_version) } else { self.version_of(&top) };
-            let member = self.member(&top, id, group);
+            let version = if top == id {
+                Some(Arc::clone(&group.api_version))
+            } else {
+                self.version_of(&top)
+            };
+            let member = self.member(&top, &id, &group);
             let draft = drafts.entry(top).or_default();
-            draft.add(group, version);
+            draft.add(*group, version);
             draft.members.extend(member);
         }
-        for (id, group) in &self.finished_pods {
-            let top = self.top_of(id);
+        for (id, group) in finished_pods {
+            let top = self.top_of(&id);
             let version = self.version_of(&top);
             // Anything else is no workload because of finished pods.
-            let Some(member) = self.member(&top, id, group) else { continue };
+            let Some(member) = self.member(&top, &id, &group) else { continue };
             let draft = drafts.entry(top).or_default();
-            draft.add_finished(group, version);
-            if !self.pods.contains_key(id) {
+            draft.add_finished(*group, version);
+            if !with_both.contains(&id) {
                 draft.members.push(GroupMember { pods: Vec::new(), ..member });
             }
         }
-        let template_owners: HashSet<_> =
-            self.controllers.values().filter_map(|listed| listed.template_owner.as_ref()).collect();
+        let template_owners: HashSet<_> = self
+            .controllers
+            .values()
+            .filter_map(|listed| listed.template_owner.as_deref().cloned())
+            .collect();
         for (id, listed) in &self.controllers {
             let top = self.top_of(id);
             if top == *id {
@@ -337,10 +306,10 @@ impl SurveyBuilder {
                 && *owner == top
                 && let Some(draft) = drafts.get_mut(&top)
             {
-                draft.api_version.get_or_insert_with(|| version.clone());
+                draft.api_version.get_or_insert_with(|| Arc::clone(version));
             }
         }
-        let mut workloads: Vec<Workload> = Vec::new();
+        let mut workloads: Vec<Workload> = Vec::with_capacity(drafts.len());
         let mut targets: BTreeMap<ControllerId, Vec<UtilizationTarget>> = BTreeMap::new();
         for (id, target) in &self.targets {
             targets.entry(self.top_of(id)).or_default().push(target.clone());
@@ -349,18 +318,21 @@ impl SurveyBuilder {
         for (id, range) in &self.ranges {
             ranges.entry(self.top_of(id)).or_default().push(range.clone());
         }
+        let vpas = mem::take(&mut self.vpas);
         let vpas: BTreeMap<_, _> =
-            self.vpas.iter().map(|(id, name)| (self.top_of(id), name.clone())).collect();
+            vpas.into_iter().map(|(id, name)| (self.top_of(&id), name)).collect();
         let mut autoscalers: BTreeMap<ControllerId, Vec<AutoscalerRef>> = BTreeMap::new();
         for (id, autoscaler) in &self.autoscalers {
             autoscalers.entry(self.top_of(id)).or_default().push(autoscaler.clone());
         }
+        // Only the owners of templates are needed by other workloads.
+        self.controllers.retain(|id, _| drafts.contains_key(id) || template_owners.contains(id));
         for (id, draft) in drafts {
             if !self.scope.includes_kind(&id.kind) {
                 continue;
             }
             let mut workload = self.workload(&id, draft);
-            let label = |key: &str| workload.labels.get(key).map(|value| &**value);
+            let label = |key: &str| workload.labels.get(key);
             if workload.containers.is_empty() || !selector.matches_with(label) {
                 continue;
             }
@@ -375,7 +347,11 @@ impl SurveyBuilder {
             workload.autoscalers_unknown = self.unknown_autoscalers.include(&id.namespace);
             workload.vpa = vpas.get(&id).cloned();
             workloads.push(workload);
+            if !template_owners.contains(&id) {
+                self.controllers.remove(&id);
+            }
         }
+        workloads.shrink_to_fit();
         Survey { workloads, ..Survey::default() }
     }
 
@@ -387,39 +363,46 @@ impl SurveyBuilder {
         group: &PodGroup,
     ) -> Option<GroupMember> {
         self.scope.groups.is_by_kind(&top.kind).then(|| GroupMember {
-            kind: id.kind.clone(),
-            name: id.name.clone(),
-            created: group.newest.key.0,
-            pods: group.pods.keys().cloned().collect(),
+            kind: (*id.kind).into(),
+            name: (*id.name).into(),
+            created: group.newest.created,
+            pods: by_name(group.pods.clone()).into_iter().map(|(name, _)| name).collect(),
         })
     }
 
-    fn version_of(&self, id: &ControllerId) -> Option<&str> {
-        self.controllers.get(id).map(|listed| &*listed.api_version)
+    fn version_of(&self, id: &ControllerId) -> Option<Arc<str>> {
+        self.controllers.get(id).map(|listed| Arc::clone(&listed.api_version))
     }
 
-    fn workload(&self, id: &ControllerId, draft: Draft) -> Workload {
+    fn workload(&self, id: &ControllerId, mut draft: Draft) -> Workload {
         let listed = self.controllers.get(id);
-        let owner = listed.and_then(|listed| listed.template_owner.as_ref());
+        let owner = listed.and_then(|listed| listed.template_owner.as_deref());
         let owner = owner.filter(|owner| self.controllers.contains_key(*owner));
         let template = match owner {
             Some(owner) => self.controllers.get(owner),
             None => listed,
         };
-        let template = template.map(|listed| listed.containers.clone());
+        let template = template.map(|listed| listed.containers.to_vec());
         let containers = template.filter(|containers| !containers.is_empty());
         let metadata = match listed {
             Some(listed) => listed.metadata.clone(),
             None if draft.is_bare => draft.newest.metadata.clone(),
             None => KeptMetadata::default(),
         };
-        let count = u32::try_from(draft.pods.len()).ok();
+        let pods = draft.take_pods();
+        let count = u32::try_from(pods.len()).ok();
         let replicas = match id.well_known() {
             Some(WellKnown::Job | WellKnown::CronJob) => None,
             _ => listed.and_then(|listed| listed.replicas).or(count),
         };
-        let api_version = listed.map(|listed| listed.api_version.clone()).or(draft.api_version);
-        let (pods, nodes): (Vec<_>, Vec<_>) = draft.pods.into_iter().unzip();
+        let api_version = listed.map(|listed| &listed.api_version).or(draft.api_version.as_ref());
+        let api_version = api_version.map(|version| Box::from(&**version));
+        // Unzipped vectors have room for more.
+        let (names, nodes): (Vec<_>, Vec<_>) = pods.into_iter().unzip();
+        let (mut pods, mut nodes): (Vec<Box<str>>, Vec<Box<str>>) =
+            (names, nodes.into_iter().flatten().collect());
+        pods.shrink_to_fit();
+        nodes.shrink_to_fit();
         let (mut containers, mut injected) = match containers {
             Some(containers) => {
                 let is_injected =
@@ -428,13 +411,14 @@ impl SurveyBuilder {
                 let injected: Vec<Container> = of_pod.collect();
                 (containers, injected)
             }
-            None => (draft.newest.containers, Vec::new()),
+            None => (draft.newest.containers.to_vec(), Vec::new()),
         };
         for containers in [&mut containers, &mut injected] {
             self.defaults.apply(&id.namespace, containers);
             for container in containers {
-                let running = draft.newest.running.get(&container.name).copied();
-                container.running = running.filter(|running| differs(container, running));
+                let running = draft.newest.running(&container.name);
+                let running = running.filter(|running| differs(container, running));
+                container.running = running.map(Box::new);
             }
         }
         // Pods that run all the time have no runs.
@@ -442,15 +426,15 @@ impl SurveyBuilder {
         let group = is_group.then(|| group_of("owner", draft.members));
         Workload {
             cluster: None,
-            namespace: id.namespace.clone(),
+            namespace: (*id.namespace).into(),
             api_version,
-            kind: id.kind.clone(),
-            name: id.name.clone(),
+            kind: (*id.kind).into(),
+            name: (*id.name).into(),
             labels: metadata.labels,
             annotations: metadata.annotations,
             replicas,
             created: metadata.created,
-            nodes: nodes.into_iter().flatten().collect(),
+            nodes,
             pods,
             utilization_targets: Vec::new(),
             replica_ranges: Vec::new(),
@@ -465,7 +449,6 @@ impl SurveyBuilder {
     }
 }
 
-/// An object that could not be decoded.
 pub(super) fn invalid_object(kind: &str, metadata: &ObjectMeta, reason: &str) -> Unread {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let name = metadata.name.as_deref().unwrap_or_default();

@@ -32,14 +32,12 @@ struct LimitRangeItem {
     default_request: ResourceAmounts,
 }
 
-/// What a LimitRange sets in a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ContainerDefaults {
     requests: Amounts,
     limits: Amounts,
 }
 
-/// The defaults of containers by namespace and LimitRange.
 #[derive(Debug, Default)]
 pub(super) struct DefaultResources(BTreeMap<Box<str>, BTreeMap<Box<str>, ContainerDefaults>>);
 

@@ -1,6 +1,6 @@
 //! Objects reduced to what a survey needs. A page of full objects is decoded into these and dropped.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::core::ObjectMeta;
 use plimsoll_core::{
@@ -16,7 +16,11 @@ use plimsoll_core::{
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
-use crate::cluster::watch::partial_objects::{ResourceAmounts, Resources, lean_metadata};
+use super::pod_groups::SharedValues;
+use crate::cluster::{
+    cache::controllers::Owner,
+    watch::partial_objects::{ResourceAmounts, Resources, lean_metadata},
+};
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SurveyedPod {
@@ -44,7 +48,6 @@ struct ContainerStatus {
     resources: Option<Resources>,
 }
 
-/// The spec of a pod or of a pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PodSpec {
@@ -108,7 +111,7 @@ pub(super) struct ControllerSpec {
     job_template: JobTemplate,
     /// The Deployment whose pod template a Rollout uses.
     #[serde(deserialize_with = "or_default")]
-    pub workload_ref: Option<ObjectRef>,
+    pub workload_ref: Option<Owner>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -138,50 +141,25 @@ pub(super) struct ControllerStatus {
     pub desired_number_scheduled: Option<u32>,
 }
 
-/// A reference to an object in the same namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ObjectRef {
-    pub api_version: Box<str>,
-    pub kind: Box<str>,
-    pub name: Box<str>,
-}
-
-/// An object of which only the metadata is read.
+/// An object of which the metadata and this part of the spec are read.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct SurveyedMetadata {
-    #[serde(default, deserialize_with = "lean_metadata")]
-    pub metadata: ObjectMeta,
-}
-
-/// A VerticalPodAutoscaler.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct SurveyedVpa {
+pub(super) struct Surveyed<S> {
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
-    pub spec: VpaSpec,
+    pub spec: S,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct VpaSpec {
-    pub target_ref: ObjectRef,
-}
-
-/// A HorizontalPodAutoscaler.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct SurveyedHpa {
-    #[serde(default, deserialize_with = "lean_metadata")]
-    pub metadata: ObjectMeta,
-    #[serde(default)]
-    pub spec: HpaSpec,
+    pub target_ref: Owner,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct HpaSpec {
-    pub scale_target_ref: ObjectRef,
+    pub scale_target_ref: Owner,
     min_replicas: Option<u32>,
     max_replicas: Option<u32>,
     metrics: Vec<HpaMetric>,
@@ -208,7 +186,6 @@ struct MetricTarget {
     average_utilization: Option<u32>,
 }
 
-/// A WatermarkPodAutoscaler.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SurveyedWpa {
     #[serde(default, deserialize_with = "lean_metadata")]
@@ -220,24 +197,23 @@ pub(super) struct SurveyedWpa {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct WpaSpec {
-    pub scale_target_ref: ObjectRef,
+    pub scale_target_ref: Owner,
 }
 
 impl SurveyedPod {
-    /// What its containers run with, by name.
-    pub fn running(&self) -> BTreeMap<Box<str>, RunningAmounts> {
+    /// The containers with what they run with.
+    pub fn running(&self) -> impl Iterator<Item = (&str, RunningAmounts)> {
         let statuses =
             self.status.container_statuses.iter().chain(&self.status.init_container_statuses);
         let actual: BTreeMap<&str, &Resources> =
             statuses.filter_map(|one| Some((&*one.name, one.resources.as_ref()?))).collect();
         let containers = self.spec.containers.iter().chain(&self.spec.init_containers);
-        let by_name = containers.map(|one| {
+        containers.map(move |one| {
             let spec = running(&one.resources);
             let actual = actual.get(&*one.name).map(|resources| running(resources));
             let actual = actual.filter(|actual| *actual != RunningAmounts::default());
-            (one.name.clone(), actual.map_or(spec, |actual| without_rounding(spec, actual)))
-        });
-        by_name.collect()
+            (&*one.name, actual.map_or(spec, |actual| without_rounding(spec, actual)))
+        })
     }
 
     /// Whether its containers end, so that the pod is a run or a part of one.
@@ -278,22 +254,24 @@ impl ControllerSpec {
 
 impl PodSpec {
     /// The containers: init containers and sidecars first, in their order.
-    pub fn containers(&self) -> Vec<Container> {
+    pub fn containers(&self, shared: &mut SharedValues) -> Arc<[Container]> {
         let init = self.init_containers.iter().map(|container| {
             let is_sidecar = container.restart_policy.as_deref() == Some("Always");
             let role = if is_sidecar { ContainerRole::Sidecar } else { ContainerRole::Init };
-            container.surveyed(role)
+            (container, role)
         });
-        init.chain(self.containers.iter().map(|one| one.surveyed(ContainerRole::Main))).collect()
+        let all = init.chain(self.containers.iter().map(|one| (one, ContainerRole::Main)));
+        let containers = all.map(|(container, role)| container.surveyed(role, shared)).collect();
+        shared.containers.share(containers)
     }
 }
 
 impl PodContainer {
-    fn surveyed(&self, role: ContainerRole) -> Container {
+    fn surveyed(&self, role: ContainerRole, shared: &mut SharedValues) -> Container {
         let env: Vec<_> = self.env.iter().map(|one| (one.name.clone(), one.env_value())).collect();
         let Resources { requests, limits } = &self.resources;
         Container {
-            name: self.name.clone(),
+            name: shared.texts.intern(&self.name),
             role,
             // Those of the template alone: the request of its pods is the limit if there is only a limit.
             requests: amounts(requests),
@@ -301,7 +279,7 @@ impl PodContainer {
             running: None,
             limit_range: None,
             resources_unknown: false,
-            runtime: runtime_hint(&self.command, &self.args, &env),
+            runtime: runtime_hint(&self.command, &self.args, &env).map(Box::new),
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Pods with the same owner, and the pods of a workload, while a survey is read.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use plimsoll_core::{
-    rightsizing::survey::{Amounts, Container, GroupMember, RunningAmounts},
-    types::Time,
+    rightsizing::{
+        labels::Labels,
+        survey::{Amounts, Container, GroupMember, RunningAmounts},
+    },
+    types::{Time, interner::Interner},
 };
 
 use super::objects::SurveyedPod;
@@ -13,56 +16,129 @@ use super::objects::SurveyedPod;
 /// Prefixes of the annotations that decisions use.
 const KEPT_ANNOTATION_PREFIXES: [&str; 3] = ["plimsoll.dev/", "meta.helm.sh/", "helm.sh/"];
 
+/// The name of a pod, and that of its node.
+type PodAndNode = (Box<str>, Option<Box<str>>);
+
 /// The unfinished pods of an owner.
 #[derive(Debug)]
 pub(super) struct PodGroup {
-    pub(super) api_version: Box<str>,
+    pub(super) api_version: Arc<str>,
     /// Whether the pods belong to no controller.
     pub(super) is_bare: bool,
     /// Whether their containers end.
     pub(super) ends: bool,
-    /// Names of pods and of their nodes.
-    pub(super) pods: BTreeMap<Box<str>, Option<Box<str>>>,
+    /// In any order, and more than once if a list was interrupted.
+    pub(super) pods: Vec<PodAndNode>,
     pub(super) newest: NewestPod,
 }
 
 impl PodGroup {
     /// Without any pods.
-    pub(super) fn new(api_version: Box<str>, is_bare: bool, ends: bool) -> Self {
-        let (pods, newest) = (BTreeMap::new(), NewestPod::default());
-        Self { api_version, is_bare, ends, pods, newest }
+    pub(super) fn new(api_version: Arc<str>, is_bare: bool, ends: bool) -> Self {
+        let newest = NewestPod::default();
+        Self { api_version, is_bare, ends, pods: Vec::with_capacity(1), newest }
     }
 
-    pub(super) fn add(&mut self, name: &str, pod: &SurveyedPod) {
+    pub(super) fn add(&mut self, name: &str, pod: &SurveyedPod, shared: &mut SharedValues) {
+        // Before the containers of the newest pod change.
+        let known = |(name, _): (&str, _)| self.newest.running(name);
+        let known: Vec<Option<RunningAmounts>> = pod.running().map(known).collect();
         let node = pod.spec.node_name.clone().filter(|node| !node.is_empty());
-        self.pods.insert(name.into(), node);
-        let key = (created(&pod.metadata), Box::from(name));
-        if self.newest.key < key {
-            self.newest.key = key;
-            self.newest.containers = pod.spec.containers();
-            self.newest.metadata = KeptMetadata::new(&pod.metadata);
+        self.pods.push((name.into(), node));
+        let created = created(&pod.metadata);
+        if (self.newest.created, &*self.newest.name) < (created, name) {
+            self.newest.created = created;
+            self.newest.name = name.into();
+            self.newest.set_containers(pod.spec.containers(shared));
+            // The labels of other pods are those of their controllers.
+            if self.is_bare {
+                self.newest.metadata = KeptMetadata::new(&pod.metadata, shared);
+            }
         }
-        for (container, amounts) in pod.running() {
-            let known = self.newest.running.entry(container).or_default();
-            known.requests = known.requests.max(amounts.requests);
-            known.limits = known.limits.max(amounts.limits);
+        for ((container, amounts), known) in pod.running().zip(known) {
+            let largest = known.map_or(amounts, |known| RunningAmounts {
+                requests: known.requests.max(amounts.requests),
+                limits: known.limits.max(amounts.limits),
+            });
+            self.newest.set_running(container, largest, shared);
         }
     }
+}
+
+/// Values that many objects of a survey have.
+#[derive(Debug, Default)]
+pub(super) struct SharedValues {
+    /// Namespaces, kinds, API versions, labels, and names of objects and containers.
+    pub texts: Interner<str>,
+    /// The containers of pods and of their templates.
+    pub containers: Interner<[Container]>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewestPod {
-    pub(super) key: (Option<Time>, Box<str>),
-    pub(super) containers: Vec<Container>,
-    /// What containers run with, by name. Of all pods with the same owner the largest amounts count.
-    pub(super) running: BTreeMap<Box<str>, RunningAmounts>,
+    pub(super) created: Option<Time>,
+    pub(super) name: Box<str>,
+    pub(super) containers: Arc<[Container]>,
+    /// What containers run with, if it differs from their own amounts. Of all pods with the same owner the largest amounts
+    /// count.
+    running: Vec<(Arc<str>, RunningAmounts)>,
     pub(super) metadata: KeptMetadata,
+}
+
+impl NewestPod {
+    /// What a container runs with; `None` if no pod has it.
+    pub(super) fn running(&self, container: &str) -> Option<RunningAmounts> {
+        let found = self.running.iter().find(|(name, _)| **name == *container);
+        found.map(|(_, amounts)| *amounts).or_else(|| self.own_amounts(container))
+    }
+
+    /// What a container of the newest pod asks for itself.
+    fn own_amounts(&self, container: &str) -> Option<RunningAmounts> {
+        let found = self.containers.iter().find(|known| *known.name == *container);
+        found.map(own_amounts)
+    }
+
+    /// Sets the containers. Those of former pods ran with their own amounts, unless it is known that they did not.
+    fn set_containers(&mut self, containers: Arc<[Container]>) {
+        if self.containers != containers {
+            for former in &*self.containers {
+                let is_known = self.running.iter().any(|(name, _)| *name == former.name);
+                let is_same = containers
+                    .iter()
+                    .any(|new| new.name == former.name && own_amounts(new) == own_amounts(former));
+                if !is_known && !is_same {
+                    self.running.push((Arc::clone(&former.name), own_amounts(former)));
+                }
+            }
+            self.containers = containers;
+        }
+    }
+
+    fn set_running(&mut self, container: &str, amounts: RunningAmounts, shared: &mut SharedValues) {
+        let is_own = self.own_amounts(container) == Some(amounts);
+        match self.running.iter_mut().find(|(name, _)| **name == *container) {
+            Some((_, known)) => *known = amounts,
+            None if is_own => {}
+            None => {
+                self.running.reserve_exact(1);
+                self.running.push((shared.texts.intern(container), amounts));
+            }
+        }
+    }
+
+    fn is_older_than(&self, other: &Self) -> bool {
+        (self.created, &self.name) < (other.created, &other.name)
+    }
+}
+
+fn own_amounts(container: &Container) -> RunningAmounts {
+    RunningAmounts { requests: container.requests, limits: container.limits }
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct KeptMetadata {
-    pub(super) labels: BTreeMap<Box<str>, Box<str>>,
-    pub(super) annotations: BTreeMap<Box<str>, Box<str>>,
+    pub(super) labels: Labels,
+    pub(super) annotations: Labels,
     pub(super) created: Option<Time>,
 }
 
@@ -76,12 +152,11 @@ pub(super) fn differs(container: &Container, running: &RunningAmounts) -> bool {
     template != requests(running.requests, running.limits) || container.limits != running.limits
 }
 
-/// The pods of a workload.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub(super) api_version: Option<Box<str>>,
+    pub(super) api_version: Option<Arc<str>>,
     pub(super) is_bare: bool,
-    pub(super) pods: BTreeMap<Box<str>, Option<Box<str>>>,
+    pods: Vec<PodAndNode>,
     pub(super) newest: NewestPod,
     /// Whether the containers of its newest pods end.
     pub(super) ends: bool,
@@ -90,35 +165,55 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn add(&mut self, group: &PodGroup, version: Option<&str>) {
-        self.api_version = self.api_version.take().or_else(|| version.map(Box::from));
+    pub(super) fn add(&mut self, group: PodGroup, version: Option<Arc<str>>) {
+        self.api_version = self.api_version.take().or(version);
         self.is_bare = group.is_bare;
-        self.pods.extend(group.pods.iter().map(|(name, node)| (name.clone(), node.clone())));
-        self.add_newest(group);
+        if self.pods.is_empty() {
+            self.pods = group.pods;
+        } else {
+            self.pods.extend(group.pods);
+        }
+        self.add_newest(group.newest, group.ends);
     }
 
     /// Adds what finished pods show about the containers.
-    pub(super) fn add_finished(&mut self, group: &PodGroup, version: Option<&str>) {
-        self.api_version = self.api_version.take().or_else(|| version.map(Box::from));
-        self.add_newest(group);
+    pub(super) fn add_finished(&mut self, group: PodGroup, version: Option<Arc<str>>) {
+        self.api_version = self.api_version.take().or(version);
+        self.add_newest(group.newest, group.ends);
     }
 
-    fn add_newest(&mut self, group: &PodGroup) {
-        if self.newest.key < group.newest.key {
-            self.newest = group.newest.clone();
-            self.ends = group.ends;
+    fn add_newest(&mut self, newest: NewestPod, ends: bool) {
+        if self.newest.is_older_than(&newest) {
+            self.newest = newest;
+            self.ends = ends;
         }
+    }
+
+    /// The pods, sorted by name.
+    pub(super) fn take_pods(&mut self) -> Vec<PodAndNode> {
+        by_name(std::mem::take(&mut self.pods))
     }
 }
 
+/// Each pod once, sorted by name. Of several nodes the last one counts.
+pub(super) fn by_name(mut pods: Vec<PodAndNode>) -> Vec<PodAndNode> {
+    pods.reverse();
+    pods.sort_by(|(one, _), (other, _)| one.cmp(other));
+    pods.dedup_by(|(one, _), (other, _)| one == other);
+    pods
+}
+
 impl KeptMetadata {
-    pub(super) fn new(metadata: &ObjectMeta) -> Self {
-        let boxed = |(key, value): (&String, &String)| (key.as_str().into(), value.as_str().into());
+    pub(super) fn new(metadata: &ObjectMeta, shared: &mut SharedValues) -> Self {
         let is_kept = |key: &str| KEPT_ANNOTATION_PREFIXES.iter().any(|one| key.starts_with(one));
         let annotations = metadata.annotations.iter().flatten();
+        let annotations = annotations.filter(|(key, _)| is_kept(key));
+        let mut share = |(key, value): (&String, &String)| {
+            (shared.texts.intern(key), shared.texts.intern(value))
+        };
         Self {
-            labels: metadata.labels.iter().flatten().map(boxed).collect(),
-            annotations: annotations.filter(|(key, _)| is_kept(key)).map(boxed).collect(),
+            labels: metadata.labels.iter().flatten().map(&mut share).collect(),
+            annotations: annotations.map(&mut share).collect(),
             created: created(metadata),
         }
     }

@@ -1,21 +1,26 @@
 //! Reads the kinds of a survey: of the cluster, or namespace by namespace if that is all that is allowed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
-use kube::Client;
+use kube::{Client, api::ListParams};
 use parking_lot::Mutex;
 use plimsoll_core::rightsizing::survey::{Node, Unread};
-use serde::de::DeserializeOwned;
-use tokio::sync::OnceCell;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::{
     builder::{SurveyBuilder, invalid_object},
-    objects::{SurveyedController, SurveyedMetadata, amounts},
-    requests::{ListedPart, RequestError, ServedKind, list, read},
+    objects::{Surveyed, SurveyedController, amounts},
     scope::SurveyScope,
 };
 use crate::cluster::{
+    paged_requests::{
+        ListedPart, PagedRequests, RequestError, resource_name, resource_path, version_path,
+    },
     path_segment::path_segment,
     watch::{maybe_object::MaybeObject, partial_objects::PartialNode},
 };
@@ -29,8 +34,27 @@ const MAX_CUSTOM_KINDS: usize = 40;
 /// Maximum number of namespaces that a message names.
 const MAX_NAMED: usize = 5;
 
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+const MAX_ATTEMPTS: u32 = 4;
+
+/// A kind and where its objects are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServedKind {
+    /// Group and version, such as `apps/v1`.
+    pub api_version: Box<str>,
+    pub kind: Box<str>,
+    pub plural: Box<str>,
+}
+
+impl ServedKind {
+    pub fn new(api_version: &str, kind: &str, plural: &str) -> Self {
+        let [api_version, kind, plural] = [api_version, kind, plural].map(Box::from);
+        Self { api_version, kind, plural }
+    }
+}
+
 pub(super) struct SurveyReader<'a> {
-    client: &'a Client,
+    requests: PagedRequests<'a>,
     scope: &'a SurveyScope,
     /// The namespaces to list one by one; `None` for lists of the cluster.
     namespaces: Option<Vec<String>>,
@@ -66,7 +90,12 @@ impl<'a> SurveyReader<'a> {
     /// Decides which namespaces are listed. Wildcards need the list of namespaces.
     pub async fn new(client: &'a Client, scope: &'a SurveyScope) -> Self {
         let mut reader = Self {
-            client,
+            requests: PagedRequests {
+                client,
+                timeout: REQUEST_TIMEOUT,
+                max_attempts: MAX_ATTEMPTS,
+                permits: Semaphore::new(Semaphore::MAX_PERMITS),
+            },
             scope,
             namespaces: None,
             fallback: OnceCell::new(),
@@ -110,7 +139,6 @@ impl<'a> SurveyReader<'a> {
         self.unread.lock().push(unread);
     }
 
-    /// Lists a kind and adds each object to the survey.
     pub async fn list<K: DeserializeOwned>(
         &self,
         kind: &ServedKind,
@@ -129,7 +157,7 @@ impl<'a> SurveyReader<'a> {
     ) {
         let Unlisted { unread, places } = self.list_readable(kind, ListedPart::Object, add).await;
         self.unread.lock().extend(unread);
-        self.builder.lock().set_unknown_autoscalers(places);
+        self.builder.lock().unknown_autoscalers = places;
     }
 
     /// The same for a kind that the report can do without. `without` says what is missing then.
@@ -151,8 +179,20 @@ impl<'a> SurveyReader<'a> {
     /// Whether the API server serves a version. Unknown counts as served.
     async fn is_version_served(&self, api_version: &str) -> bool {
         let root = if api_version.contains('/') { "/apis" } else { "/api" };
-        let kinds = read::<APIResourceList>(self.client, &format!("{root}/{api_version}")).await;
-        !matches!(kinds, Err(RequestError::NotServed))
+        let path = format!("{root}/{api_version}");
+        let kinds = self.requests.read::<APIResourceList>(&path).await;
+        !matches!(kinds, Err(RequestError::NotFound))
+    }
+
+    async fn list_pages<K: DeserializeOwned>(
+        &self,
+        kind: &ServedKind,
+        namespace: Option<&str>,
+        part: ListedPart,
+        visit: impl FnMut(Vec<MaybeObject<K>>) + Send,
+    ) -> Result<(), RequestError> {
+        let path = resource_path(&kind.api_version, &kind.plural, namespace)?;
+        self.requests.list(path, part, ListParams::default(), visit).await
     }
 
     /// Lists a kind and adds each object to the survey. Returns what could not be read.
@@ -169,15 +209,16 @@ impl<'a> SurveyReader<'a> {
                 let visit = |page: Vec<MaybeObject<K>>| {
                     self.add_page(kind, page, add, &mut invalid.lock());
                 };
-                list(self.client, kind, namespace.as_deref(), part, visit).await
+                self.list_pages(kind, namespace.as_deref(), part, visit).await
             }
         };
-        let mut failed: BTreeMap<RequestErrorText, Vec<String>> = BTreeMap::new();
+        // Namespaces that fail for the same reason are reported together.
+        let mut failed: BTreeMap<RequestError, Vec<String>> = BTreeMap::new();
         let namespaces = if let Some(namespaces) = &self.namespaces {
             namespaces.clone()
         } else {
             let error = match listed(None).await {
-                Ok(()) | Err(RequestError::NotServed) => return invalid.into_inner(),
+                Ok(()) | Err(RequestError::NotFound) => return invalid.into_inner(),
                 Err(error) => error,
             };
             let is_forbidden = matches!(error, RequestError::Forbidden(_));
@@ -193,16 +234,21 @@ impl<'a> SurveyReader<'a> {
         let mut unlisted = Unlisted::default();
         for namespace in namespaces {
             match listed(Some(namespace.clone())).await {
-                Ok(()) | Err(RequestError::NotServed) => {}
+                Ok(()) | Err(RequestError::NotFound) => {}
                 Err(error) => {
                     unlisted.places.namespaces.insert(namespace.as_str().into());
-                    failed.entry(RequestErrorText::from(&error)).or_default().push(namespace);
+                    // The messages differ by namespace.
+                    let error = match error {
+                        RequestError::Forbidden(_) => RequestError::Forbidden("HTTP 403".into()),
+                        error => error,
+                    };
+                    failed.entry(error).or_default().push(namespace);
                 }
             }
         }
         let failed = failed
             .into_iter()
-            .map(|(error, namespaces)| failed_list(kind, Some(&namespaces), &error.into()));
+            .map(|(error, namespaces)| failed_list(kind, Some(&namespaces), &error));
         let invalid = invalid.into_inner();
         unlisted.unread = invalid.unread.into_iter().chain(failed).collect();
         unlisted.places.namespaces.extend(invalid.places.namespaces);
@@ -286,15 +332,8 @@ impl<'a> SurveyReader<'a> {
 
     /// Where objects of a kind are served, and whether they can be scaled.
     async fn custom_kind(&self, api_version: &str, kind: &str) -> Option<(ServedKind, bool)> {
-        let path = match api_version.split_once('/') {
-            Some((group, version)) => format!(
-                "/apis/{}/{}",
-                path_segment("API group", group).ok()?,
-                path_segment("API version", version).ok()?
-            ),
-            None => format!("/api/{}", path_segment("API version", api_version).ok()?),
-        };
-        match read::<APIResourceList>(self.client, &path).await {
+        let path = version_path(api_version).ok()?;
+        match self.requests.read::<APIResourceList>(&path).await {
             Ok(served) => {
                 let names = |name: &str| served.resources.iter().any(|one| one.name == name);
                 let is_scalable = |name: &str| names(&format!("{name}/scale"));
@@ -306,7 +345,7 @@ impl<'a> SurveyReader<'a> {
                 let served = ServedKind::new(api_version, kind, &found.name);
                 Some((served, is_scalable(&found.name)))
             }
-            Err(RequestError::NotServed) => None,
+            Err(RequestError::NotFound) => None,
             Err(error) => {
                 let what = format!("kind {kind} of {api_version}");
                 self.add_unread(unread(
@@ -330,7 +369,7 @@ impl<'a> SurveyReader<'a> {
                 Some((node.metadata.name?.into(), Node { labels, allocatable }))
             }));
         };
-        match list(self.client, &kind, None, ListedPart::Object, visit).await {
+        match self.list_pages(&kind, None, ListedPart::Object, visit).await {
             Ok(()) => Ok(nodes),
             Err(error) => {
                 let rule = "grant the verb list on nodes for prices by node and node groups";
@@ -347,8 +386,8 @@ impl<'a> SurveyReader<'a> {
             }
             let Ok(segment) = path_segment("namespace", namespace) else { continue };
             let path = format!("/api/v1/namespaces/{segment}");
-            if let Err(RequestError::NotServed) = read::<SurveyedMetadata>(self.client, &path).await
-            {
+            let read = self.requests.read::<Surveyed<IgnoredAny>>(&path).await;
+            if let Err(RequestError::NotFound) = read {
                 let why = "it does not exist: check -n".to_owned();
                 self.add_unread(Unread { what: format!("namespace {namespace}"), why });
             }
@@ -362,44 +401,20 @@ impl<'a> SurveyReader<'a> {
         (namespaces.len() <= MAX_FALLBACK_NAMESPACES).then(|| namespaces.clone())
     }
 
-    /// The names of all namespaces in scope.
     async fn all_namespaces(&self) -> Result<Vec<String>, RequestError> {
         let (kind, mut names) = (ServedKind::new("v1", "Namespace", "namespaces"), Vec::new());
-        let visit = |page: Vec<MaybeObject<SurveyedMetadata>>| {
+        let visit = |page: Vec<MaybeObject<Surveyed<IgnoredAny>>>| {
             let found = page.into_iter().filter_map(|MaybeObject(one)| one.ok()?.metadata.name);
             names.extend(found.filter(|name| self.scope.includes_namespace(name)));
         };
-        list(self.client, &kind, None, ListedPart::Metadata, visit).await?;
+        self.list_pages(&kind, None, ListedPart::Metadata, visit).await?;
         Ok(names)
-    }
-}
-
-/// An error as a key: namespaces that fail for the same reason are reported together. The messages differ by namespace.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct RequestErrorText {
-    is_forbidden: bool,
-    why: String,
-}
-
-impl From<&RequestError> for RequestErrorText {
-    fn from(error: &RequestError) -> Self {
-        match error {
-            RequestError::Forbidden(_) => Self { is_forbidden: true, why: "HTTP 403".to_owned() },
-            RequestError::NotServed => Self { is_forbidden: false, why: "HTTP 404".to_owned() },
-            RequestError::Failed(why) => Self { is_forbidden: false, why: why.clone() },
-        }
-    }
-}
-
-impl From<RequestErrorText> for RequestError {
-    fn from(text: RequestErrorText) -> Self {
-        if text.is_forbidden { Self::Forbidden(text.why) } else { Self::Failed(text.why) }
     }
 }
 
 /// A list that failed, with the permission that would change it.
 fn failed_list(kind: &ServedKind, namespaces: Option<&[String]>, error: &RequestError) -> Unread {
-    let resource = kind.resource();
+    let resource = resource_name(&kind.api_version, &kind.plural);
     let (what, rule) = match namespaces {
         None => (
             format!("{resource} of the cluster"),
@@ -429,7 +444,7 @@ fn failed_list(kind: &ServedKind, namespaces: Option<&[String]>, error: &Request
 fn unread(what: String, error: &RequestError, rule: &str) -> Unread {
     let why = match error {
         RequestError::Forbidden(why) => format!("forbidden ({why}): {rule}"),
-        RequestError::NotServed => format!("not served (HTTP 404): {rule}"),
+        RequestError::NotFound => format!("not served (HTTP 404): {rule}"),
         RequestError::Failed(why) => why.clone(),
     };
     Unread { what, why }

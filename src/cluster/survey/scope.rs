@@ -33,7 +33,6 @@ pub struct OwnerGroups {
 }
 
 impl OwnerGroups {
-    /// Whether everything below an owner of a kind is one workload.
     pub fn is_by_kind(&self, kind: &str) -> bool {
         self.owner_kinds.iter().any(|own| own.eq_ignore_ascii_case(kind))
     }
@@ -51,14 +50,12 @@ impl SurveyScope {
         Selector::parse(text).map_err(|why| InvalidSelector(why.to_string()))
     }
 
-    /// Whether workloads of a namespace are covered.
     pub fn includes_namespace(&self, namespace: &str) -> bool {
         let matches = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, namespace));
         (self.namespaces.is_empty() || matches(&self.namespaces))
             && !matches(&self.exclude_namespaces)
     }
 
-    /// Whether workloads of a kind are covered.
     pub fn includes_kind(&self, kind: &str) -> bool {
         self.kinds.is_empty() || self.kinds.iter().any(|own| own.eq_ignore_ascii_case(kind))
     }

@@ -185,7 +185,7 @@ async fn each_kind_of_workload_is_found_with_its_pods() {
     assert_eq!(find("blue").template_owner.as_deref(), Some("Deployment/blue-template"));
     assert_eq!(find("canary").template_owner, None);
     assert_eq!(find("web").nodes, ["node-web-1-a", "node-web-1-b"].map(Box::<str>::from));
-    assert_eq!(&*find("web").labels["app"], "web");
+    assert_eq!(find("web").labels.get("app"), Some("web"));
     assert_eq!(
         find("web").created.map(|at| at.to_string()).as_deref(),
         Some("2026-11-01T00:00:00Z")
@@ -216,15 +216,18 @@ async fn containers_have_their_roles_limits_and_runtimes() {
             "Deployment/web apps/v1 x1 [] init migrate -/-, sidecar proxy 100/-, jvm 1000/1536, go -/-"
         ]
     );
-    let kept: Vec<_> = web.annotations.keys().map(|key| &**key).collect();
+    let kept: Vec<_> = web.annotations.iter().map(|(key, _)| key).collect();
     assert_eq!(kept, ["meta.helm.sh/release-name", "plimsoll.dev/shape"]);
     let [migrate, _, jvm, go] = &web.containers[..] else { panic!("{web:?}") };
     assert_eq!(migrate.limits, Amounts { cpu: None, memory: Some(Bytes(1 << 30)) });
     assert_eq!(jvm.limits, Amounts { cpu: Some(MilliCpu(2000)), memory: None });
     assert!(
-        matches!(&jvm.runtime, Some(RuntimeHint::Jvm { max_heap: Some(Bytes(heap)), .. }) if *heap == 1 << 30)
+        matches!(jvm.runtime.as_deref(), Some(RuntimeHint::Jvm { max_heap: Some(Bytes(heap)), .. }) if *heap == 1 << 30)
     );
-    assert!(matches!(&go.runtime, Some(RuntimeHint::Go { follows_limit: true, .. })), "{go:?}");
+    assert!(
+        matches!(go.runtime.as_deref(), Some(RuntimeHint::Go { follows_limit: true, .. })),
+        "{go:?}"
+    );
 }
 
 #[tokio::test]

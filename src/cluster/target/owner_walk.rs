@@ -17,9 +17,7 @@ pub(super) type KnownScales = HashMap<ObjectReference, Arc<Scale>>;
 
 #[derive(Debug)]
 enum WalkError {
-    /// The scale of this object is not known yet.
     NeedsScale(ObjectReference),
-    /// Definite.
     Invalid(String),
     /// May be temporary.
     Unknown(String),
@@ -231,7 +229,7 @@ mod tests {
         controllers.put(&deployment);
         controllers.put(&job);
         controllers.put(&cron);
-        for kind in WellKnown::ALL {
+        for &kind in WellKnown::ALL {
             controllers.finish_list(kind);
         }
         controllers

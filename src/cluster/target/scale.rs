@@ -51,19 +51,15 @@ pub fn low_priority_refresh_gate(limiter: RateLimiter) -> RequestGate {
     })
 }
 
-/// Lifetimes and capacity of the caches, and the timeout of requests.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheLifetimes {
-    /// Lifetime of the scale of an object.
     pub found: Duration,
     /// Lifetime of the result that an object or its scale does not exist.
     pub missing: Duration,
     /// Lifetime of a temporary error.
     pub failed: Duration,
-    /// Lifetime of the kinds of a group.
     pub kinds: Duration,
     pub request_timeout: Duration,
-    /// Maximum number of cached objects.
     pub capacity: u64,
     /// Lifetimes of unchanged objects grow up to this factor.
     pub max_lifetime_factor: u32,
@@ -86,16 +82,12 @@ pub enum Scale {
     Found {
         /// Selects its pods; an error if the scale has no valid selector.
         selector: Result<Selector, String>,
-        /// Its controller.
         owner: Option<Owner>,
-        /// Desired replicas, if set.
         replicas: Option<u32>,
     },
     /// The object does not exist, or its kind has no scale subresource.
     Missing(String),
-    /// The kind does not exist.
     UnknownKind(String),
-    /// Not known at the moment.
     Unavailable(String),
 }
 

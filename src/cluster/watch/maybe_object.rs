@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::raw_object::ObjectHead;
+use super::raw_object::{ObjectHead, same_kind};
 
 /// An object of the API server, or why it is invalid. Otherwise a single invalid object would fail the page of the list
 /// that contains it.
@@ -49,24 +49,7 @@ pub(crate) fn without_position(reason: &str) -> &str {
 }
 
 impl<K: Resource> Resource for MaybeObject<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
+    same_kind!(K);
 
     fn meta(&self) -> &ObjectMeta {
         match &self.0 {

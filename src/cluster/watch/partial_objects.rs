@@ -144,7 +144,6 @@ pub struct NodeStatus {
 }
 
 impl PartialNode {
-    /// Whether the `Ready` condition is `True`.
     pub fn is_ready(&self) -> bool {
         let mut ready =
             self.status.conditions.iter().filter(|condition| &*condition.kind == "Ready");

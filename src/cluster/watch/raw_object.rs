@@ -9,6 +9,31 @@ use serde_json::value::RawValue;
 
 use crate::cluster::watch::partial_objects::lean_metadata;
 
+/// The kind of a [`Resource`] that wraps an object of another type.
+macro_rules! same_kind {
+    ($kind:ident) => {
+        type DynamicType = $kind::DynamicType;
+        type Scope = $kind::Scope;
+
+        fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::kind(kind)
+        }
+
+        fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::group(kind)
+        }
+
+        fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::version(kind)
+        }
+
+        fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
+            $kind::plural(kind)
+        }
+    };
+}
+pub(super) use same_kind;
+
 /// An object of this kind, of which only the metadata is decoded.
 pub(super) struct RawObject<K> {
     metadata: ObjectMeta,
@@ -50,24 +75,7 @@ impl<'de, K> Deserialize<'de> for RawObject<K> {
 }
 
 impl<K: Resource> Resource for RawObject<K> {
-    type DynamicType = K::DynamicType;
-    type Scope = K::Scope;
-
-    fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::kind(kind)
-    }
-
-    fn group(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::group(kind)
-    }
-
-    fn version(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::version(kind)
-    }
-
-    fn plural(kind: &Self::DynamicType) -> Cow<'_, str> {
-        K::plural(kind)
-    }
+    same_kind!(K);
 
     fn meta(&self) -> &ObjectMeta {
         &self.metadata

@@ -32,7 +32,7 @@ struct SharedWatches(Mutex<HashMap<String, mpsc::UnboundedSender<Subscriber>>>);
 /// Creates watches: dedicated ones, or shared ones of the process.
 #[derive(Clone)]
 pub struct WatchFactory {
-    client: Client,
+    pub client: Client,
     shared_watches: Option<Arc<SharedWatches>>,
 }
 
@@ -63,10 +63,6 @@ impl WatchFactory {
         WatchSource { api, shared_watch }
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
     pub(crate) fn api<O>(&self, namespace: Option<&str>) -> Api<O>
     where
         O: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -93,7 +89,6 @@ impl<K> From<Api<MaybeObject<K>>> for WatchSource<K> {
 type StartWatch =
     Box<dyn FnOnce(mpsc::UnboundedReceiver<Subscriber>) -> BoxFuture<'static, ()> + Send>;
 
-/// A watch that several subscribers may share.
 pub(super) struct SharedWatch {
     watches: Arc<SharedWatches>,
     resource_url: String,

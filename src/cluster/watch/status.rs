@@ -13,10 +13,9 @@ const MAX_INVALID_TRACKED: usize = 10_000;
 /// restarted at least every five.
 const STALL_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The state of one watch.
 #[derive(Debug)]
 pub struct WatchStatus {
-    name: &'static str,
+    pub name: &'static str,
     synced: watch::Sender<bool>,
     state: Mutex<State>,
 }
@@ -39,7 +38,6 @@ struct Unreadable {
     list: u64,
 }
 
-/// A snapshot of the statistics of a watch.
 #[derive(Clone, Debug, Default)]
 pub struct WatchStats {
     /// Objects received, including repeats.
@@ -51,7 +49,6 @@ pub struct WatchStats {
     pub last_error: Option<String>,
     /// Invalid objects received, including repeats.
     pub invalid: u64,
-    /// Objects that are invalid now.
     pub invalid_now: usize,
     /// When the API server last sent anything: an object, a page, a bookmark, or the start of a watch.
     pub last_response: Option<Instant>,
@@ -69,11 +66,6 @@ impl WatchStatus {
         Self { name, synced: watch::Sender::new(false), state: Mutex::new(state) }
     }
 
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Whether a list has completed.
     pub fn is_synced(&self) -> bool {
         *self.synced.borrow()
     }
@@ -91,13 +83,11 @@ impl WatchStatus {
         last_activity.map(|at| at.elapsed()).filter(|since| *since > STALL_TIMEOUT)
     }
 
-    /// Waits until a list has completed.
     pub async fn wait_until_synced(&self) {
         // Fails only when the sender is gone, which lives as long as `self`.
         let _ = self.synced.subscribe().wait_for(|synced| *synced).await;
     }
 
-    /// The current statistics.
     pub fn stats(&self) -> WatchStats {
         self.state.lock().stats.clone()
     }

@@ -134,7 +134,6 @@ impl<K: Resource + Send, F: FnMut(ObjectChange<K>) + Send> WatchSink<MaybeObject
     }
 }
 
-/// Runs the watch, and retries all errors.
 pub(super) async fn watch_forever<O>(
     api: &Api<O>,
     options: &WatchOptions,

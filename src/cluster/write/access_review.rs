@@ -56,19 +56,18 @@ impl AccessRule {
         self
     }
 
-    /// Restricts the rule to one object.
     #[must_use]
     pub fn for_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    fn resource_attributes(&self) -> ResourceAttributes {
+    fn review(&self) -> SelfSubjectAccessReview {
         let (resource, subresource) = match self.resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.resource, None),
         };
-        ResourceAttributes {
+        let attributes = ResourceAttributes {
             verb: Some(self.verb.to_owned()),
             group: Some(self.group.to_owned()),
             resource: Some(resource.to_owned()),
@@ -76,7 +75,12 @@ impl AccessRule {
             name: self.name.clone(),
             namespace: self.namespace.clone(),
             ..ResourceAttributes::default()
-        }
+        };
+        let spec = SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            ..Default::default()
+        };
+        SelfSubjectAccessReview { spec, ..Default::default() }
     }
 }
 
@@ -96,7 +100,6 @@ impl fmt::Display for AccessRule {
     }
 }
 
-/// The result of reviewing a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessReview {
     Allowed,
@@ -106,7 +109,6 @@ pub enum AccessReview {
 }
 
 impl AccessReview {
-    /// Whether access is known to be allowed.
     pub fn is_allowed(&self) -> bool {
         *self == Self::Allowed
     }
@@ -114,8 +116,14 @@ impl AccessReview {
 
 /// Reviews which of these rules apply to this process. The results are in the same order.
 pub async fn check_access(client: &Client, rules: &[AccessRule]) -> Vec<AccessReview> {
-    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let requests = rules.iter().map(|rule| review_access(&reviews, rule.resource_attributes()));
+    let reviews = &Api::<SelfSubjectAccessReview>::all(client.clone());
+    let requests = rules.iter().map(|rule| async move {
+        let (parameters, review) = (PostParams::default(), rule.review());
+        match tokio::time::timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await {
+            Err(_) => AccessReview::Unknown(format!("request timed out after {ANSWER_LIMIT:?}")),
+            Ok(response) => AccessReview::from(response),
+        }
+    });
     stream::iter(requests.collect::<Vec<_>>()).buffered(MAX_CONCURRENT_REVIEWS).collect().await
 }
 
@@ -157,12 +165,7 @@ async fn review_access_as(
     account: &ServiceAccount,
     rule: &AccessRule,
 ) -> kube::Result<SelfSubjectAccessReview> {
-    let spec = SelfSubjectAccessReviewSpec {
-        resource_attributes: Some(rule.resource_attributes()),
-        ..Default::default()
-    };
-    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let body = serde_json::to_vec(&review).map_err(kube::Error::SerdeError)?;
+    let body = serde_json::to_vec(&rule.review()).map_err(kube::Error::SerdeError)?;
     let request = http::Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
         .header(http::header::CONTENT_TYPE, "application/json")
         .header("Impersonate-User", account.user())
@@ -190,20 +193,6 @@ where
         return Err(kube::Error::Api(Status::failure(why, "Forbidden").with_code(403).boxed()));
     }
     Ok(())
-}
-
-async fn review_access(
-    reviews: &Api<SelfSubjectAccessReview>,
-    attributes: ResourceAttributes,
-) -> AccessReview {
-    let spec =
-        SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
-    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let parameters = PostParams::default();
-    match tokio::time::timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await {
-        Err(_) => AccessReview::Unknown(format!("request timed out after {ANSWER_LIMIT:?}")),
-        Ok(response) => AccessReview::from(response),
-    }
 }
 
 impl From<kube::Result<SelfSubjectAccessReview>> for AccessReview {
@@ -240,7 +229,8 @@ mod tests {
             pods.to_string(),
             r#"{apiGroups: [""], resources: ["pods/resize"], verbs: ["patch"]} in all namespaces"#
         );
-        assert_eq!(pods.resource_attributes().subresource.as_deref(), Some("resize"));
-        assert_eq!(pods.resource_attributes().resource.as_deref(), Some("pods"));
+        let reviewed = pods.review().spec.resource_attributes.expect("attributes");
+        assert_eq!(reviewed.subresource.as_deref(), Some("resize"));
+        assert_eq!(reviewed.resource.as_deref(), Some("pods"));
     }
 }

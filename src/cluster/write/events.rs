@@ -19,8 +19,7 @@ use kube::{
 };
 use plimsoll_core::types::Time;
 use plimsoll_storage::WritePermit;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
 use crate::cluster::{
     leader::jitter,
@@ -52,7 +51,6 @@ pub struct InvolvedObject {
 pub struct EventDetails {
     pub involved_object: InvolvedObject,
     pub is_warning: bool,
-    /// The reason, in CamelCase.
     pub reason: &'static str,
     pub message: String,
     pub at: Time,

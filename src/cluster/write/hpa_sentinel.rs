@@ -19,7 +19,6 @@ const DESCRIPTION: (&str, &str) = (
     "Shows Plimsoll whether another HPA controller is active. Its target does not exist.",
 );
 
-/// The object as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadSentinel {
     pub uid: String,
@@ -66,7 +65,7 @@ impl SentinelObject {
             scale_target_ref: CrossVersionObjectReference {
                 api_version: Some("apps/v1".to_owned()),
                 kind: "Deployment".to_owned(),
-                name: self.object.name().to_owned(),
+                name: self.object.name.clone(),
             },
             ..HorizontalPodAutoscalerSpec::default()
         };

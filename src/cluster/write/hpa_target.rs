@@ -10,7 +10,6 @@ use crate::cluster::write::{
     write_context::{REQUEST_LIMIT, WriteContext, WriteError},
 };
 
-/// Reads an object.
 pub async fn read_hpa(
     writer: WriteContext<'_>,
     (namespace, name): (&str, &str),

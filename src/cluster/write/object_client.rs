@@ -24,7 +24,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectClient<K> {
     api: Api<K>,
-    name: String,
+    pub name: String,
     kind: WriteKind,
     timeout: Duration,
     stats: Arc<WriteStats>,
@@ -47,10 +47,6 @@ where
 
     pub fn client(&self) -> Client {
         self.api.clone().into_client()
-    }
-
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     pub fn metadata(&self) -> ObjectMeta {

@@ -10,22 +10,13 @@ use crate::cluster::{leader::Fence, write::RateLimiter};
 /// The permit to write. Clones share fence and rate limit.
 #[derive(Clone, Debug)]
 pub struct Permit {
-    fence: Fence,
-    limiter: RateLimiter,
+    pub fence: Fence,
+    pub limiter: RateLimiter,
 }
 
 impl Permit {
     pub fn new(fence: Fence, limiter: RateLimiter) -> Self {
         Self { fence, limiter }
-    }
-
-    /// The fence: whether this process may write.
-    pub fn fence(&self) -> &Fence {
-        &self.fence
-    }
-
-    pub fn limiter(&self) -> &RateLimiter {
-        &self.limiter
     }
 }
 
@@ -84,6 +75,6 @@ mod tests {
     async fn a_closed_fence_uses_no_token() {
         let permit = Permit::new(Fence::closed(), RateLimiter::new(0.001, 1));
         permit.acquire().await.expect_err("closed");
-        permit.limiter().acquire().await;
+        permit.limiter.acquire().await;
     }
 }

@@ -69,7 +69,6 @@ impl RateLimiter {
         (bucket.rate.is_none() || bucket.tokens >= bucket.burst / 2.0).then_some(bucket)
     }
 
-    /// The number of waiting callers.
     pub fn waiting(&self) -> usize {
         self.inner.waiting.load(Ordering::Relaxed)
     }

@@ -88,7 +88,6 @@ async fn send(client: &Client, request: Request<Body>) -> kube::Result<Reply> {
 }
 
 impl Reply {
-    /// The body of a successful response.
     pub fn success(&self) -> Result<&bytes::Bytes, WriteError> {
         if self.code.is_success() {
             return Ok(&self.body);
@@ -98,7 +97,6 @@ impl Reply {
         Err(WriteError::from_response(response))
     }
 
-    /// The resource version of the object in a successful response.
     pub fn resource_version(&self) -> Result<Box<str>, WriteError> {
         // A VPA's whole object as a tree would cost more than the rest of the write.
         #[derive(Deserialize)]

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use strum::IntoStaticStr;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum WriteKind {
-    /// The status of an autoscaler.
     Status,
     /// Annotations of a VerticalPodAutoscaler, written together with its status.
     Annotations,
@@ -14,21 +15,20 @@ pub enum WriteKind {
     Lease,
     /// The Lease with the recommender's heartbeat.
     Heartbeat,
-    /// The eviction of a pod.
     Eviction,
-    /// New resources of a running pod.
     Resize,
     PodAnnotations,
     /// The updater's state of a workload, on its VerticalPodAutoscaler.
+    #[strum(serialize = "memory")]
     UpdaterState,
     /// The disruption ledger, on the updater's Lease.
+    #[strum(serialize = "ledger")]
     DisruptionLedger,
-    /// Replicas of a workload.
     Replicas,
     /// The spec or metadata of an autoscaler of replicas.
     Object,
     Event,
-    /// The webhook configuration.
+    #[strum(serialize = "registration")]
     WebhookConfig,
     /// The Secret with the webhook's certificate.
     Certificate,
@@ -46,31 +46,13 @@ impl WriteKind {
         }
     }
 
-    /// The label value of this kind in metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Status => "status",
-            Self::Annotations => "annotations",
-            Self::Lease => "lease",
-            Self::Heartbeat => "heartbeat",
-            Self::Eviction => "eviction",
-            Self::Resize => "resize",
-            Self::PodAnnotations => "pod_annotations",
-            Self::UpdaterState => "memory",
-            Self::DisruptionLedger => "ledger",
-            Self::Replicas => "replicas",
-            Self::Object => "object",
-            Self::Event => "event",
-            Self::WebhookConfig => "registration",
-            Self::Certificate => "certificate",
-            Self::WebhookLease => "webhook_lease",
-        }
+        self.into()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WriteOutcome {
-    /// The HTTP status code of the response.
     Code(u16),
     /// No response: the server is down, or too slow.
     NoResponse,
@@ -99,7 +81,6 @@ impl WriteStats {
         *self.counts.lock().entry((kind, outcome)).or_default() += 1;
     }
 
-    /// All counts, ordered by kind and outcome.
     pub fn counts(&self) -> BTreeMap<(WriteKind, WriteOutcome), u64> {
         self.counts.lock().clone()
     }

@@ -58,7 +58,6 @@ struct Inner {
 /// What to do with a key that a worker has handled.
 enum DeliveryResult {
     Done,
-    /// No write was attempted.
     Requeue,
     /// The write failed: retry after at least this long.
     RetryAfter(Duration),
@@ -104,11 +103,6 @@ impl StatusQueue {
     /// Whether all statuses are written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The counts of the writes.
-    pub fn stats(&self) -> &Arc<WriteStats> {
-        &self.inner.stats
     }
 
     /// Runs until shutdown is requested. Then no further request starts, and those in flight get a few seconds.
@@ -172,7 +166,7 @@ impl Inner {
     /// The next key, once this process may write. Cancel safe.
     async fn next_key(&self) -> ObjectKey {
         loop {
-            self.permit.fence().acquired().await;
+            self.permit.fence.acquired().await;
             let wakeup = {
                 let mut queue = self.queue.lock();
                 let now = Instant::now();

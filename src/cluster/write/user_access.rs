@@ -1,15 +1,16 @@
 //! Reviews of users: who a token belongs to, and what that user may do. The API server decides; nothing is stored.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use k8s_openapi::api::{
     authentication::v1::{TokenReview, TokenReviewSpec},
     authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
 };
 use kube::{
-    Client,
+    Client, Resource,
     api::{Api, PostParams},
 };
+use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use crate::cluster::list_stream::error_message;
@@ -32,14 +33,7 @@ pub struct ReviewedUser {
 pub async fn review_token(client: &Client, token: &str) -> Result<Option<ReviewedUser>, String> {
     let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
     let review = TokenReview { spec, ..TokenReview::default() };
-    let reviews = Api::<TokenReview>::all(client.clone());
-    let parameters = PostParams::default();
-    let response = timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await;
-    let response =
-        response.map_err(|_| format!("review of a token timed out after {ANSWER_LIMIT:?}"))?;
-    let response =
-        response.map_err(|error| format!("failed to review a token: {}", error_message(&error)))?;
-    let status = response.status.unwrap_or_default();
+    let status = create(client, "a token", &review).await?.status.unwrap_or_default();
     if status.authenticated != Some(true) {
         return Ok(None);
     }
@@ -75,13 +69,18 @@ pub async fn may_list(
         ..SubjectAccessReviewSpec::default()
     };
     let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-    let reviews = Api::<SubjectAccessReview>::all(client.clone());
-    let parameters = PostParams::default();
-    let response = timeout(ANSWER_LIMIT, reviews.create(&parameters, &review)).await;
-    let response =
-        response.map_err(|_| format!("review of access timed out after {ANSWER_LIMIT:?}"))?;
-    let response =
-        response.map_err(|error| format!("failed to review access: {}", error_message(&error)))?;
-    let status = response.status.unwrap_or_default();
+    let status = create(client, "access", &review).await?.status.unwrap_or_default();
     Ok(status.allowed && status.denied != Some(true))
+}
+
+/// The response to a review of `what`.
+async fn create<K>(client: &Client, what: &str, review: &K) -> Result<K, String>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let (reviews, parameters) = (Api::<K>::all(client.clone()), PostParams::default());
+    let response = timeout(ANSWER_LIMIT, reviews.create(&parameters, review)).await;
+    let response =
+        response.map_err(|_| format!("review of {what} timed out after {ANSWER_LIMIT:?}"))?;
+    response.map_err(|error| format!("failed to review {what}: {}", error_message(&error)))
 }

@@ -13,7 +13,6 @@ use plimsoll_core::api::VerticalPodAutoscaler;
 
 pub const RECOMMENDER_FIELD_MANAGER: &str = "plimsoll-recommender";
 
-/// A patch of a status, or of annotations that belong to it.
 #[derive(Clone, Debug)]
 pub struct StatusPatch {
     pub key: ObjectKey,
@@ -28,7 +27,6 @@ pub struct StatusPatch {
 /// The result of a write: the new resource version of the object. A conflict has the object as it is now.
 pub type VpaWriteResult = Result<Box<str>, UpdateError<Box<VerticalPodAutoscaler>>>;
 
-/// Provides the patches to write, and receives the results.
 pub trait StatusSource: Send + Sync {
     /// The patch for a key, from the current state; `None` if there is nothing to write.
     fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch>;

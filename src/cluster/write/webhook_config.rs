@@ -19,7 +19,6 @@ use crate::cluster::{
     write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
-/// The name of the object.
 pub const NAME: &str = "vpa-webhook-config";
 pub const WEBHOOK_NAME: &str = "vpa.k8s.io";
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
@@ -37,16 +36,13 @@ pub enum WebhookClientConfig {
     Url(String),
 }
 
-/// The namespaces that the webhook is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookNamespaces {
     All,
     Only(String),
-    /// All namespaces except these.
     Except(Vec<String>),
 }
 
-/// The desired webhook configuration.
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate setting of the object")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredWebhook {
@@ -54,11 +50,9 @@ pub struct DesiredWebhook {
     pub labels: BTreeMap<String, String>,
     /// How the API server reaches the webhook.
     pub client_config: WebhookClientConfig,
-    /// The namespaces that it is called for.
     pub namespaces: WebhookNamespaces,
     /// Whether the failure policy is `Fail`.
     pub fail_closed: bool,
-    /// The API server's timeout.
     pub timeout_seconds: i32,
     /// Whether it is called again for a pod that a later webhook has changed.
     pub reinvoke_if_needed: bool,
@@ -71,7 +65,6 @@ pub struct DesiredWebhook {
 /// Which fields of an existing configuration are reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookScope {
-    /// All fields.
     Full,
     /// Only the CA bundle: replicas with different flags must not overwrite each other for ever.
     CaBundle,
@@ -80,11 +73,8 @@ pub enum WebhookScope {
 /// The change that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookChange {
-    /// The configuration was up to date.
     None,
-    /// The configuration was created.
     Created,
-    /// The configuration was patched.
     Patched,
 }
 
@@ -92,11 +82,9 @@ pub enum WebhookChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredWebhook {
     pub ca_bundle: CaBundle,
-    /// The change that was made.
     pub change: WebhookChange,
 }
 
-/// Writes the webhook configuration.
 #[derive(Debug)]
 pub struct WebhookConfigWriter {
     configuration: ObjectClient<MutatingWebhookConfiguration>,
@@ -104,7 +92,6 @@ pub struct WebhookConfigWriter {
 }
 
 impl WebhookConfigWriter {
-    /// A writer of this configuration.
     pub fn new(client: Client, desired: DesiredWebhook, stats: Arc<WriteStats>) -> Self {
         let kind = WriteKind::WebhookConfig;
         let configuration = ObjectClient::new(Api::all(client), NAME, kind, REQUEST_LIMIT, stats);

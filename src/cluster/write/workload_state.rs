@@ -15,13 +15,11 @@ pub const UPDATER_FIELD_MANAGER: &str = "plimsoll-updater";
 /// The recommender writes the same object every minute: one conflict is common, two in a row are rare.
 const TRIES: usize = 3;
 
-/// An update of one annotation of a VPA.
 #[derive(Clone, Copy, Debug)]
 pub struct AnnotationUpdate<'a> {
     pub key: &'static str,
     /// The value as it was read; `None` if it was not set.
     pub before: Option<&'a str>,
-    /// The new value.
     pub after: &'a str,
 }
 

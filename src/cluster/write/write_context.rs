@@ -44,7 +44,6 @@ pub enum WriteError {
     /// The object changed since it was read, or it exists already.
     #[error("conflict: {0}")]
     Conflict(String),
-    /// The object is gone.
     #[error("object not found")]
     NotFound,
     /// Not sent: this process may not write.
@@ -66,10 +65,8 @@ pub enum WriteError {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorResponse {
-    /// The HTTP status code.
     pub code: u16,
     pub message: String,
-    /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
     /// The reasons of the causes in the server's Status.
     pub causes: Vec<String>,
@@ -80,7 +77,6 @@ pub struct ErrorResponse {
 pub enum UpdateError<T> {
     /// Another client changed that state: this is the current one.
     Conflict(T),
-    /// Any other reason.
     Failed(WriteError),
 }
 
@@ -126,7 +122,6 @@ impl WriteError {
         }
     }
 
-    /// The server's `Retry-After`.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Indeterminate(response) | Self::Rejected(response) => response.retry_after,

@@ -36,7 +36,6 @@ const FOREIGN_CA_RETENTION: Duration = Duration::from_hours(1);
 /// replica may just be ahead.
 const REGISTRATION_REPAIR_DELAY: Duration = Duration::from_secs(30);
 
-/// Known certificates and the state of the registration.
 #[derive(Debug, Default)]
 pub(super) struct Certificates(Mutex<CertificateState>);
 
@@ -413,14 +412,14 @@ mod tests {
             certificates.lock().pairs.iter().map(|tracked| tracked.pair.clone()).collect()
         };
         assert_eq!(held(), [pairs[3].clone(), pairs[2].clone(), pairs[0].clone()]);
-        assert_eq!(certificates.own_ca_bundle(true, NOW).len(), 3);
+        assert_eq!(certificates.own_ca_bundle(true, NOW).authorities.len(), 3);
         certificates.add_pair(pairs[2].clone()).expect("is fine");
         assert_eq!(held(), [pairs[2].clone(), pairs[3].clone(), pairs[0].clone()], "back again");
         let mixed = IssuedCertificate { key: pairs[1].key.clone(), ..pairs[0].clone() };
         certificates.add_pair(mixed).expect_err("they do not belong together");
         let late = NOW.later(Duration::from_hours(11));
         assert_eq!(
-            certificates.own_ca_bundle(true, late).len(),
+            certificates.own_ca_bundle(true, late).authorities.len(),
             1,
             "the newest, though all have expired"
         );

@@ -24,17 +24,12 @@ use plimsoll_core::{
 /// Configuration of the admission controller.
 #[derive(Clone, Debug)]
 pub struct AdmissionConfig {
-    /// Settings of the process.
     pub process: ProcessConfig,
     /// Whether to behave like upstream or like Plimsoll.
     pub compat: Compat,
-    /// The enabled fixes.
     pub fixes: Fixes,
-    /// Address of the webhook.
     pub listen: Address,
-    /// TLS settings.
     pub tls: TlsConfig,
-    /// Certificate settings.
     pub certificates: CertificateConfig,
     /// Server names that API servers use for the webhook. The first one is in the webhook configuration.
     pub server_names: Vec<String>,
@@ -42,7 +37,6 @@ pub struct AdmissionConfig {
     pub registration: Option<webhook_config::DesiredWebhook>,
     /// The Lease that reports that the webhook is reachable.
     pub lease: LeaseConfig,
-    /// Namespaces to handle.
     pub scope: NamespaceScope,
     /// Enabled feature gates of VPA fields.
     pub feature_gates: FeatureGates,
@@ -52,7 +46,6 @@ pub struct AdmissionConfig {
     pub limit_policy: LimitPolicy,
     /// Whether requests change whose target the updater changes with them.
     pub retarget_hpas: bool,
-    /// Namespace of the Lease of the horizontal controller.
     pub horizontal_lease_namespace: String,
     /// Maximum CPU request of a container with startup boost; zero and `None` mean no limit.
     pub max_boost: Option<Quantity>,

@@ -28,7 +28,7 @@ use crate::{
     controllers::runtime::role_health::HealthReporter,
     telemetry::AdmissionMetrics,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use plimsoll_core::types::compat::Compat;
 
 /// Timeout of a self-check, unless the Lease is renewed more often than that.
@@ -56,16 +56,12 @@ pub(super) struct LastCheck {
 }
 
 impl SelfCheck {
-    fn lock(&self) -> MutexGuard<'_, LastCheck> {
-        self.last.lock()
-    }
-
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
     fn record(&self, result: &Result<(), String>) {
-        let mut last = self.lock();
+        let mut last = self.last.lock();
         let was_ok = last.success.is_some() && last.error.is_none();
         match result {
             Ok(()) => {
@@ -91,7 +87,7 @@ impl SelfCheck {
     /// Whether the webhook passed a recent self-check; otherwise the last error.
     pub fn recent(&self) -> Result<(), String> {
         let max_age = self.interval() * FAILURE_THRESHOLD + SELF_CHECK_TIMEOUT;
-        let last = self.lock();
+        let last = self.last.lock();
         match last.success {
             Some(success) if success.elapsed() <= max_age => Ok(()),
             _ => Err(last

@@ -83,7 +83,6 @@ fn as_other_autoscaler(vpa: &VerticalPodAutoscaler) -> Option<OtherAutoscaler<'_
     })
 }
 
-/// The status of a denied request.
 pub(super) fn response_status(
     request: &AdmissionRequest<'_>,
     result: &validation::ValidationResult,

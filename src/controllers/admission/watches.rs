@@ -55,7 +55,7 @@ impl Watches {
     }
 
     pub fn client(&self) -> Client {
-        self.watch_factory.client().clone()
+        self.watch_factory.client.clone()
     }
 
     /// The watches that must be synced before pods are reviewed.
@@ -110,7 +110,6 @@ impl TargetKey {
     }
 }
 
-/// The watched objects.
 #[derive(Default)]
 pub(super) struct WatchStores {
     pub controllers: Arc<ControllerCache>,

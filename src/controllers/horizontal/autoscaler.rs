@@ -6,14 +6,13 @@ use kube::ResourceExt as _;
 use plimsoll_core::{
     api::scale_target::ScaleTarget,
     hpa::{HpaState, SharedMemory, comparison::Shadow},
-    scaling::{Restriction, ScaleDecision},
+    scaling::ScaleDecision,
     types::{ObjectKey, Time},
 };
-use plimsoll_storage::WritePermit;
 use tracing::Span;
 
 use super::{
-    super::replicas::{self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler},
+    super::replicas::{self, AutoscalerKind, ReconcileResult, ReplicaAutoscaler},
     HorizontalController,
     config::HorizontalConfig,
     horizontal_decision::HorizontalDecision,
@@ -30,7 +29,7 @@ use super::{
 use crate::{
     cluster::write::{WriteContext, WriteError},
     controllers::runtime::target_vpas::Vpas,
-    telemetry::{ExportedState, HorizontalMetrics},
+    telemetry::HorizontalMetrics,
 };
 
 /// HorizontalPodAutoscalers: flags, metrics, usage, queries, and the selectors of all objects.
@@ -54,7 +53,6 @@ pub(super) type ObjectState = replicas::ObjectState<HorizontalAutoscaler>;
 pub struct HorizontalState {
     /// Whether the record that an earlier process stored was read.
     pub is_restored: bool,
-    /// The rules of the object.
     pub(super) rules: CachedRules,
     /// Recommendations and scale events of the decisions that are exported.
     pub memory: HpaState,
@@ -66,7 +64,6 @@ pub struct HorizontalState {
     pub shadow: Shadow,
     /// The annotations without effect that were reported.
     pub reported_annotations: Vec<(&'static str, String)>,
-    /// The last decision that was exported.
     pub last_decision: Arc<ScaleDecision>,
 }
 
@@ -75,7 +72,6 @@ impl AutoscalerKind for HorizontalAutoscaler {
     type Status = StoredStatus;
     type State = HorizontalState;
     type Pod = HorizontalPod;
-    type Exported = ExportedState;
 
     const RESOURCE: &'static str = "horizontalpodautoscalers";
 
@@ -159,27 +155,6 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         state.memory.scaled_to_zero = decision.write == Some(0);
     }
 
-    /// No other write of the metadata is ever queued.
-    async fn write_metadata(
-        _: &HorizontalController,
-        _: &RecordedHpa,
-        _: &dyn WritePermit,
-    ) -> MetadataResult<Self> {
-        Ok(None)
-    }
-
-    fn complete_metadata(
-        _: &HorizontalController,
-        _: &mut ObjectState,
-        _: &MetadataResult<Self>,
-    ) -> Option<Time> {
-        None
-    }
-
-    fn unknown_outcome(_: &str) -> Option<Infallible> {
-        None
-    }
-
     fn with_conditions(&self, before: &StoredStatus, _: &[Infallible], _: Time) -> StoredStatus {
         before.clone()
     }
@@ -192,27 +167,12 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
         before.differs_in_values_only(after)
     }
 
-    fn drop_unstored(&self, _: Option<&StoredStatus>, _: &mut StoredStatus, _: Time) {}
-
-    fn on_stored(&self, _: &StoredStatus, _: Option<&StoredStatus>, _: Time) {}
-
     fn missing(&self) -> Option<String> {
         self.replacement.as_ref()?.sentinel.pending()
     }
 
     fn mode(&self) -> Option<&'static str> {
         Some(self.config.mode.as_str())
-    }
-
-    fn export_scale(exported: &mut ExportedState, moved: (u64, u64), desired: i32) {
-        exported.replicas_moved = Some(moved);
-        exported.desired_replicas = Some(desired);
-    }
-
-    fn export_status(_: &mut ExportedState, _: &StoredStatus) {}
-
-    fn health_of(exported: &ExportedState) -> (bool, Time) {
-        (exported.restrictions().contains(&Restriction::MetricUnknown), exported.reconciled_at)
     }
 
     fn begin_reconcile(&self, lateness: Duration) {

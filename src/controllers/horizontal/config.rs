@@ -53,7 +53,6 @@ impl HorizontalMode {
 /// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct HorizontalConfig {
-    /// Settings of the process.
     pub process: ProcessConfig,
     /// What to do with objects.
     pub mode: HorizontalMode,
@@ -79,9 +78,7 @@ pub struct HorizontalConfig {
     pub namespaces: Vec<String>,
     /// Timeout of requests to the API server.
     pub request_timeout: Duration,
-    /// Leader election.
     pub election: ElectionConfig,
-    /// Which objects have metrics of their own.
     pub object_metrics: Cardinality,
 }
 
@@ -103,7 +100,6 @@ pub enum UsageSource {
     Prometheus(Box<PrometheusUsage>),
 }
 
-/// A Prometheus that usage is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusUsage {
     /// Address and authentication.

@@ -26,7 +26,6 @@ pub struct HorizontalDecision {
 }
 
 impl HorizontalDecision {
-    /// The decision with the outcome of the update of the scale.
     fn completed(&self, outcome: &ScaleOutcome, now: Time) -> Decision {
         let mut decision = self.decision.clone();
         match outcome {

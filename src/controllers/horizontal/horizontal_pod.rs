@@ -10,11 +10,10 @@ use plimsoll_core::{
         pod::{Container, ReadyCondition, ReadyStatus},
     },
     scaling::pod_readiness::Phase,
-    types::Time,
+    types::{Time, interner::Interner},
 };
 
 use crate::cluster::cache::{
-    interner::Interner,
     label_store::HasLabels,
     replica_pod::{CachedPod, OwnerRef},
     selector::Labels,

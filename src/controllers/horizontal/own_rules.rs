@@ -55,7 +55,6 @@ pub(super) struct OwnRules {
     pub alert: Option<String>,
     /// Why the state of that alert may never be known.
     alert_warning: Option<String>,
-    /// The annotations that are ignored.
     invalid: Vec<InvalidAnnotation>,
     /// Whether the target may not be scaled to zero although an annotation says so.
     ignores_zero: bool,
@@ -100,7 +99,6 @@ impl CachedRules {
 }
 
 impl OwnRules {
-    /// The rules of this version of an object.
     pub fn of(object: &RecordedHpa, spec: &Spec, config: &HorizontalConfig) -> Self {
         let takeover = takeover(object.annotations(), object.owner_references(), spec);
         let replaces = config.mode == HorizontalMode::Replace;

@@ -18,7 +18,7 @@ use plimsoll_core::{
         scale_decision,
         status_values::StatusValues,
     },
-    scaling::{Alert, Restriction, ScaleDecision},
+    scaling::{Alert, Restriction, ScaleDecision, ScaleOutcome},
     types::{ObjectKey, Time, compat::Compat},
 };
 use tokio::time::Instant;
@@ -36,7 +36,6 @@ use super::{
     object::RecordedHpa,
     own_rules::{AppliedRules, OwnRules, VpaTarget},
     replacement::Replacement,
-    reported_status::report_unread_scale,
 };
 use crate::{cluster::target::scale::ScaleReadError, telemetry::ExportedState};
 
@@ -116,7 +115,8 @@ pub(super) async fn reconcile(
             controller.scales.cancel_scale(state);
             if replaces {
                 let decision = HorizontalDecision { decision, resolved, windows, replaces };
-                report_unread_scale(controller, state, decision, now).await;
+                let (decision, outcome) = (Arc::new(decision), ScaleOutcome::NoChange);
+                controller.scales.report(state, &decision, &outcome, now).await;
             }
         }
     }

@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use plimsoll_core::{
     hpa::{Pod, Selector},
     types::ObjectKey,
@@ -24,13 +25,9 @@ struct Namespace {
 pub(super) struct SelectorIndex(Mutex<HashMap<Arc<str>, Namespace>>);
 
 impl SelectorIndex {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Namespace>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets the selector of an object's target.
     pub fn set(&self, key: &ObjectKey, selector: &Selector) {
-        let mut namespaces = self.lock();
+        let mut namespaces = self.0.lock();
         let namespace = namespaces.entry(Arc::clone(&key.namespace)).or_default();
         if namespace.selectors.get(&key.name).is_some_and(|stored| **stored == *selector) {
             return;
@@ -41,14 +38,14 @@ impl SelectorIndex {
 
     /// Removes an object whose target has no selector.
     pub fn remove(&self, key: &ObjectKey) {
-        if let Some(namespace) = self.lock().get_mut(&key.namespace) {
+        if let Some(namespace) = self.0.lock().get_mut(&key.namespace) {
             namespace.remove(&key.name);
         }
     }
 
     /// Removes all objects but these.
     pub fn retain(&self, keys: &HashSet<ObjectKey>) {
-        self.lock().retain(|namespace, stored| {
+        self.0.lock().retain(|namespace, stored| {
             let is_gone = |name: &&Arc<str>| {
                 let key = ObjectKey { namespace: Arc::clone(namespace), name: Arc::clone(name) };
                 !keys.contains(&key)
@@ -61,9 +58,8 @@ impl SelectorIndex {
         });
     }
 
-    /// The other objects that select one of these pods, with their selectors.
     pub fn others(&self, key: &ObjectKey, pods: &[Pod]) -> Vec<(String, Selector)> {
-        let namespaces = self.lock();
+        let namespaces = self.0.lock();
         let Some(namespace) = namespaces.get(&key.namespace) else { return Vec::new() };
         let mut found = BTreeMap::new();
         for pod in pods {

@@ -13,10 +13,10 @@ use plimsoll_core::hpa::takeover::transition::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{cluster::write::patch_hpa, controllers::runtime::command_client::Cluster};
-
-/// Objects for each page of a list request.
-const PAGE_SIZE: u32 = 500;
+use crate::{
+    cluster::write::patch_hpa,
+    controllers::runtime::command_client::{Cluster, list_all},
+};
 
 /// The part of an object that is needed here. The behavior is as the API server sent it, so that nothing of it gets lost.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -48,7 +48,6 @@ impl TakeoverObject {
         transition::gitops_tool(&self.metadata)
     }
 
-    /// Plans a transition of this version of the object.
     pub fn plan(&self, transition: Transition) -> Result<TransitionPatch, Refusal> {
         let object = CurrentObject { metadata: &self.metadata, behavior: &self.spec.behavior };
         transition::plan(transition, &object)
@@ -77,19 +76,12 @@ pub async fn find_adopted(
         |namespace| Api::namespaced(client.clone(), namespace),
     );
     let none = BTreeMap::new();
-    let mut found = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE_SIZE);
-    loop {
-        let page = api.list(&parameters).await;
-        let page = page.map_err(|error| error_message("HorizontalPodAutoscalers", &error))?;
-        found.extend(page.items.into_iter().filter(|object| {
-            transition::is_adopted(object.metadata.annotations.as_ref().unwrap_or(&none))
-        }));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let objects = list_all(&api, ListParams::default()).await;
+    let mut objects = objects.map_err(|why| error_message("HorizontalPodAutoscalers", &why))?;
+    objects.retain(|object| {
+        transition::is_adopted(object.metadata.annotations.as_ref().unwrap_or(&none))
+    });
+    Ok(objects)
 }
 
 /// Patches the version of the object that was read. The error is a one-line message.

@@ -43,7 +43,6 @@ const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 /// The usage of the pods of a namespace by their names.
 type UsageByPod<T> = HashMap<String, T>;
 
-/// Usage by namespace.
 pub(super) struct UsageCache {
     source: Source,
     ready: Arc<ReadyObjects>,
@@ -136,7 +135,6 @@ impl UsageCache {
     }
 }
 
-/// The metrics API of the cluster.
 struct MetricsApi {
     client: Client,
     timeout: Duration,

@@ -91,7 +91,7 @@ impl CheckpointSaver {
             if clock.is_wall() && check.clock_was_set(clock.now()) {
                 state.vpa_registry.saves().forget_expired_by_clock();
             }
-            state.vpa_registry.stored_times()
+            state.vpa_registry.stored_times
         };
         if !check.is_due(stored) {
             return;
@@ -261,7 +261,7 @@ impl CheckpointSaver {
         let without_vpa = Mutex::new(HashSet::new());
         let expired = |key: &ContainerKey| {
             let state = self.shared.state.lock();
-            if !state.index.scope().includes(&key.vpa.namespace) {
+            if !state.index.scope.includes(&key.vpa.namespace) {
                 return false;
             }
             if !state.index.has_any_vpa(&key.vpa) {
@@ -273,15 +273,15 @@ impl CheckpointSaver {
             let vpa =
                 state.vpa_registry.get(&key.vpa).filter(|_| !state.vpa_registry.is_upstream());
             vpa.is_some_and(|vpa| {
-                vpa.state() == HistoryState::Loaded
-                    && vpa.history().get(&key.container).is_none()
-                    && vpa.history().supersedes(&key.container)
+                vpa.state == HistoryState::Loaded
+                    && vpa.history.get(&key.container).is_none()
+                    && vpa.history.supersedes(&key.container)
             })
         };
         let removed = writer.collect_garbage(&expired, &self.leadership.permit).await?;
         // The watch may lag behind and not know of new VPAs: verify with the API server that they are deleted.
         let keys = without_vpa.into_inner();
-        let deleted = deleted_vpas(&self.client, self.leadership.permit.limiter(), keys).await;
+        let deleted = deleted_vpas(&self.client, &self.leadership.permit.limiter, keys).await;
         if deleted.is_empty() {
             return Ok(removed);
         }

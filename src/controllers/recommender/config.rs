@@ -16,10 +16,8 @@ use crate::{
     telemetry::Cardinality,
 };
 
-/// Configuration of the recommender.
 #[derive(Clone, Debug)]
 pub struct RecommenderConfig {
-    /// Settings of the process.
     pub process: ProcessConfig,
     /// Name by which VPAs select this recommender; `default` also handles VPAs that select none.
     pub name: String,
@@ -29,7 +27,6 @@ pub struct RecommenderConfig {
     pub settings: Settings,
     /// Interval between two passes.
     pub interval: Duration,
-    /// The storage of history.
     pub storage: StorageChoice,
     /// Age at which a changed history is saved; zero saves it in every pass.
     pub checkpoint_interval: Duration,
@@ -39,14 +36,11 @@ pub struct RecommenderConfig {
     pub checkpoints_timeout: Duration,
     /// Maximum number of concurrent writes; at least 1.
     pub workers: usize,
-    /// Namespaces to handle.
     pub scope: NamespaceScope,
-    /// Leader election.
     pub election: ElectionConfig,
     pub usage: UsageSource,
     /// Prometheus server with history or usage.
     pub prometheus: PrometheusConfig,
-    /// Which objects have metrics of their own.
     pub object_metrics: Cardinality,
     /// Relative change of a bound above which it is written; 0 writes every change.
     pub bounds_dead_band: f64,

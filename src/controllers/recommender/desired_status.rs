@@ -27,7 +27,7 @@ impl DesiredStatus {
         let vpa = state.index.vpa(key)?;
         let registered = state.vpa_registry.get(key)?;
         let mut recommendation = state.vpa_registry.recommend(key, now)?;
-        let unsupported = match vpa.target() {
+        let unsupported = match &vpa.target {
             TargetState::Found => None,
             TargetState::Unknown => return None,
             TargetState::Unsupported(message) | TargetState::Unavailable(message) => {
@@ -35,7 +35,7 @@ impl DesiredStatus {
             }
         };
         let is_upstream = state.vpa_registry.is_upstream();
-        let ignored = if is_upstream { &[] } else { &*registered.settings().invalid_annotations };
+        let ignored = if is_upstream { &[] } else { &*registered.settings.invalid_annotations };
         let limits = pod_cap::cap_to_pod(&mut recommendation, &state.pod_capacity(key));
         let reasons: Vec<&str> =
             pod_cap::restricted_by(&recommendation).map(RecommendationReason::name).collect();
@@ -47,7 +47,7 @@ impl DesiredStatus {
             ignored,
             pod_cap: message.as_ref().map(|(reasons, message)| (&**reasons, &**message)),
             fetching: (!is_upstream).then(|| {
-                state.slow_history.is_enabled() && registered.state() == HistoryState::Missing
+                state.slow_history.is_enabled() && registered.state == HistoryState::Missing
             }),
             planned_by: recommendation.planned_by(),
             not_found: registered.is_without_history(now),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use kube::Client;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use plimsoll_core::types::{ObjectKey, Time};
 use serde_json::json;
 
@@ -43,7 +43,6 @@ struct PendingExplanation {
     /// `None` removes the annotation: there is nothing to explain.
     text: Option<String>,
     status_hash: u64,
-    /// The same recommendation, as hashed by the index.
     recommendation: RecommendationHash,
     attempts: u32,
 }
@@ -51,10 +50,6 @@ struct PendingExplanation {
 impl Explanations {
     pub fn are_enabled(&self) -> bool {
         self.enabled.load(Ordering::Relaxed)
-    }
-
-    fn pending(&self) -> MutexGuard<'_, HashMap<ObjectKey, PendingExplanation>> {
-        self.pending.lock()
     }
 
     /// Prepares the explanation of a status that is about to be written, unless the VPA already has it.
@@ -81,18 +76,14 @@ impl Explanations {
             self.discard(key);
             return;
         }
-        let pending = PendingExplanation {
-            text,
-            status_hash,
-            recommendation: recommendation_hash,
-            attempts: 0,
-        };
-        self.pending().insert(key.clone(), pending);
+        let recommendation = recommendation_hash;
+        let pending = PendingExplanation { text, status_hash, recommendation, attempts: 0 };
+        self.pending.lock().insert(key.clone(), pending);
     }
 
     /// The next patch for a VPA; `None` if its status has changed in the meantime.
     pub fn next_patch(&self, key: &ObjectKey, vpa: &IndexedVpa) -> Option<StatusPatch> {
-        let mut explanations = self.pending();
+        let mut explanations = self.pending.lock();
         let published = vpa.published_status.recommendation.as_ref();
         let is_current = |pending: &PendingExplanation| {
             pending.attempts < MAX_ATTEMPTS && published == Some(&pending.recommendation)
@@ -113,14 +104,12 @@ impl Explanations {
 
     /// Marks an explanation as written. Returns the hash of what the VPA explains now.
     pub fn complete(&self, key: &ObjectKey) -> Option<u64> {
-        self.pending()
-            .remove(key)
-            .filter(|explanation| explanation.text.is_some())
-            .map(|explanation| explanation.status_hash)
+        let written = self.pending.lock().remove(key)?;
+        written.text.map(|_| written.status_hash)
     }
 
     pub fn discard(&self, key: &ObjectKey) {
-        self.pending().remove(key);
+        self.pending.lock().remove(key);
     }
 
     /// Checks at startup whether VPA annotations may be written. If history is stored in the cluster, `plimsoll

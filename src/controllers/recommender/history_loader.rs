@@ -126,7 +126,7 @@ impl HistoryLoader {
         let now = clock.now();
         let generations = self.load_generations(&wanted);
         let pods = self.source.pods_of(&wanted, None).await?;
-        let mut bootstrap = HistoryBootstrap::new(state.lock().vpa_registry.settings(), now);
+        let mut bootstrap = HistoryBootstrap::new(&state.lock().vpa_registry.settings, now);
         let mut last_alive = HashMap::new();
         if config.prometheus.has_fallback {
             // Data older than the history length is in no series any more.
@@ -153,7 +153,7 @@ impl HistoryLoader {
                 (key.clone(), owner.map(Into::into))
             };
             let owners: VpaOwners = self.gaps.iter().filter(is_current).map(owner).collect();
-            (owners, HistoryBootstrap::new(state.vpa_registry.settings(), now))
+            (owners, HistoryBootstrap::new(&state.vpa_registry.settings, now))
         };
         let generations = self.load_generations(&owners);
         let pods = self.source.pods_of(&owners, None).await?;

@@ -14,7 +14,6 @@ use plimsoll_storage::{
 
 use super::{Shared, label_selection::SelectorIndex};
 
-/// VPAs, with the owner of their pods.
 pub(super) type VpaOwners = HashMap<ObjectKey, Option<Box<str>>>;
 
 /// A Prometheus server to read history from.
@@ -31,7 +30,7 @@ pub(super) struct VpaPods {
 
 impl HistorySource {
     pub fn unavailable_error(&self, error: &impl ToString) -> Error {
-        Error::Unavailable { place: self.history.server().to_owned(), why: error.to_string() }
+        Error::Unavailable { place: self.history.server.clone(), why: error.to_string() }
     }
 
     /// The pods of these VPAs: those that exist, and past ones within this time, or in the whole history, if pod labels are

@@ -35,7 +35,7 @@ impl SelectorIndex {
     ) -> Self {
         let mut result = Self { exact_label_names: exact, ..Self::default() };
         for key in wanted {
-            let selector = index.vpa(key).map(|vpa| vpa.selector().clone());
+            let selector = index.vpa(key).map(|vpa| vpa.selector.clone());
             if let Some(selector) = selector.filter(|selector| !selector.is_nothing()) {
                 result.add(key.clone(), selector);
             }

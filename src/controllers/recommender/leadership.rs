@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll_core::{
-    recommender::{HistoryState, registry::VpaState},
+    recommender::HistoryState,
     types::{ObjectKey, Time, compat::Compat},
 };
 use tokio::sync::watch;
@@ -41,7 +41,7 @@ pub(super) struct Leadership {
 impl Leadership {
     /// Whether this process is the leader and has taken over the stored history.
     pub fn may_write(&self) -> bool {
-        let term = self.permit.fence().term();
+        let term = self.permit.fence.term();
         term.is_some() && *self.takeover_term.borrow() == term
     }
 
@@ -59,7 +59,7 @@ impl Leadership {
         let election = Election::new(
             self.liveness.client(),
             options,
-            self.permit.fence().clone(),
+            self.permit.fence.clone(),
             Arc::clone(&self.write_stats),
         )
         .with_lease_annotation(move || health.annotation(compat));
@@ -72,7 +72,7 @@ impl Leadership {
         let (objects, stale, history) = {
             let state = self.shared.state.lock();
             let is_stale = |at: Time| now > at.later(STALE_AFTER);
-            let last_samples = state.vpa_registry.states().map(VpaState::last_sample);
+            let last_samples = state.vpa_registry.states().map(|vpa| vpa.last_sample);
             let outdated = last_samples.filter(|at| at.is_some_and(is_stale)).count();
             (state.vpa_registry.len(), outdated, history_progress(&state).as_str().to_owned())
         };
@@ -88,14 +88,14 @@ impl Leadership {
         status_queue: StatusQueue,
     ) {
         loop {
-            let term = self.permit.fence().acquired().await;
+            let term = self.permit.fence.acquired().await;
             if self.shared.config.election.enabled {
                 tracing::info!(
                     "started leading; taking over stored history before the first write"
                 );
                 tokio::select! {
                     // What was read is outdated once another process may have been the leader.
-                    () = self.permit.fence().revoked(term) => continue,
+                    () = self.permit.fence.revoked(term) => continue,
                     () = take_over_stored_histories(&saver.loader) => {}
                 }
             }
@@ -108,7 +108,7 @@ impl Leadership {
             }
             saver.trigger.notify_one();
             // Shutdown ends this task here, because the last writes belong to the same term.
-            self.permit.fence().revoked(term).await;
+            self.permit.fence.revoked(term).await;
             self.takeover_term.send_replace(None);
             tracing::warn!("no longer leading; continuing as a standby");
         }
@@ -167,7 +167,7 @@ async fn take_over_stored_histories(loader: &StorageLoader) {
             let state = loader.shared.state.lock();
             let is_loaded = |key: &&ObjectKey| {
                 let vpa = state.vpa_registry.get(key);
-                vpa.is_some_and(|vpa| vpa.state() == HistoryState::Loaded)
+                vpa.is_some_and(|vpa| vpa.state == HistoryState::Loaded)
             };
             state.vpa_registry.keys_after(None).filter(is_loaded).cloned().collect()
         };
@@ -186,8 +186,8 @@ async fn take_over_stored_histories(loader: &StorageLoader) {
 pub(super) fn history_progress(state: &RecommenderState) -> Progress {
     let (mut waiting, mut missing, mut stored) = (false, false, state.vpa_registry.is_empty());
     for vpa in state.vpa_registry.states() {
-        waiting |= vpa.state() == HistoryState::Waiting;
-        missing |= vpa.state() == HistoryState::Missing;
+        waiting |= vpa.state == HistoryState::Waiting;
+        missing |= vpa.state == HistoryState::Missing;
         stored |= vpa.is_stored();
     }
     match (waiting, missing) {

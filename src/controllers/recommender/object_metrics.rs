@@ -33,12 +33,12 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
             else {
                 continue;
             };
-            let sample = registered.last_sample();
+            let sample = registered.last_sample;
             let live = state.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
             visit(VpaRow {
                 vpa: key,
                 update_mode: vpa.mode.unwrap_or_default().as_str(),
-                history_state: match registered.state() {
+                history_state: match registered.state {
                     HistoryState::Waiting => Progress::Loading,
                     HistoryState::Loaded if registered.is_stored() => Progress::Loaded,
                     HistoryState::Loaded => Progress::Absent,
@@ -61,7 +61,7 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
         for key in state.vpa_registry.keys_after(after).take(PAGE_SIZE) {
             last = Some(key.clone());
             let Some(registered) = state.vpa_registry.get(key) else { continue };
-            for summary in registered.summaries() {
+            for summary in &registered.summaries {
                 let requests = |resource| {
                     let live = state.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
                     let containers = live.filter_map(|(_, pod)| pod.container(&summary.container));

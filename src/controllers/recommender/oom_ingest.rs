@@ -22,7 +22,7 @@ const DROPPED: &str = "dropped";
 
 /// Initializes all outcome counters with zero.
 pub(super) fn init_oom_counters(health: &RecommenderHealthMetrics) {
-    for source in OomKillSource::ALL {
+    for &source in OomKillSource::ALL {
         for outcome in OomResult::VARIANTS.iter().copied().chain([DROPPED]) {
             health.count_oom_kills(source.name(), outcome, 0);
         }

@@ -9,10 +9,7 @@ use std::{
 
 use plimsoll_core::{
     api::vpa::UpdateMode,
-    recommender::{
-        RecommendationSummary, estimate::Resource, published_status::StatusChange,
-        registry::VpaState,
-    },
+    recommender::{RecommendationSummary, estimate::Resource, published_status::StatusChange},
     types::{ObjectKey, Time},
 };
 
@@ -55,7 +52,6 @@ pub struct PassSummary {
     pub vpas: usize,
     /// Pods whose usage was read.
     pub pods: u64,
-    /// Accepted samples.
     pub samples: u64,
     /// Counted OOM kills.
     pub kills: u64,
@@ -111,7 +107,7 @@ impl PassRunner {
             for key in page {
                 // Loading a history may still add pods, so wait for it, unless it has grown too large.
                 let is_crowded =
-                    || state.vpa_registry.get(key).is_some_and(|vpa| vpa.history().is_crowded());
+                    || state.vpa_registry.get(key).is_some_and(|vpa| vpa.history.is_crowded());
                 if !state.is_waiting_for_history(key) || is_crowded() {
                     let index = &state.index;
                     let exists = |pod: &str| index.pod(&key.namespace, pod).is_some();
@@ -143,7 +139,7 @@ impl PassRunner {
                     has_recommendation,
                     matches_pods: pods > 0,
                     unsupported_config: matches!(
-                        vpa.target(),
+                        &vpa.target,
                         TargetState::Unsupported(_) | TargetState::Unavailable(_)
                     ),
                 };
@@ -167,7 +163,7 @@ impl PassRunner {
                 let old: Vec<RecommendationSummary> = state
                     .vpa_registry
                     .get(key)
-                    .map(|registered| registered.summaries().to_vec())
+                    .map(|registered| registered.summaries.to_vec())
                     .unwrap_or_default();
                 let change = state.unconfirmed.get(key).unwrap_or(&vpa.published_status).change(
                     &desired.conditions,
@@ -262,7 +258,7 @@ fn warn_no_recommendation(
     key: &ObjectKey,
     now: Time,
 ) {
-    let since = state.vpa_registry.get(key).and_then(VpaState::without_recommendation_since);
+    let since = state.vpa_registry.get(key).and_then(|vpa| vpa.without_recommendation_since);
     match since {
         Some(since) if now > since.later(NO_RECOMMENDATION_GRACE) => {
             if passes.without_recommendation.insert(key.clone()) {

@@ -27,7 +27,7 @@ use crate::{
             eviction_events::NodePressureEviction,
             recommender_pod::{ContainerType, ObservedOomKill, OomKillSource},
             schedulable_nodes::NodeCache,
-            vpa_index::{IndexedVpa, PutResult, TargetState, VpaIndex},
+            vpa_index::{PutResult, TargetState, VpaIndex},
         },
         target::TargetResolution,
         watch::{
@@ -120,7 +120,6 @@ impl SharedState {
 }
 
 impl RecommenderState {
-    /// Applies a change of a VPA.
     pub fn apply_vpa_change(&mut self, change: ObjectChange<VerticalPodAutoscaler>) {
         match change {
             ObjectChange::Restart => self.index.restart_vpas(),
@@ -159,7 +158,7 @@ impl RecommenderState {
         let annotations = vpa.annotations();
         let mut settings = VpaSettings::new(policies.map(Into::into).collect(), annotations)
             .with_update_mode(vpa.spec.update_mode());
-        if !self.vpa_registry.settings().per_vpa_tuning {
+        if !self.vpa_registry.settings.per_vpa_tuning {
             // They have no effect, so they are not reported as invalid.
             settings.invalid_annotations.clear();
         }
@@ -174,7 +173,7 @@ impl RecommenderState {
             self.vpa_registry.mark_recommended(&key);
         }
         if self.is_waiting_for_history(&key)
-            || self.index.vpa(&key).is_some_and(|vpa| *vpa.target() == TargetState::Unknown)
+            || self.index.vpa(&key).is_some_and(|vpa| vpa.target == TargetState::Unknown)
         {
             self.request_lookups();
         }
@@ -193,7 +192,7 @@ impl RecommenderState {
 
     pub fn apply_pod_change(&mut self, change: ObjectChange<PartialPod>) {
         if let Some(nodes) = &mut self.nodes {
-            nodes.apply_pod(&change, self.index.scope());
+            nodes.apply_pod(&change, &self.index.scope);
         }
         match change {
             ObjectChange::Restart => self.index.restart_pods(),
@@ -237,7 +236,7 @@ impl RecommenderState {
 
     /// Stores the result of resolving a VPA's target.
     pub fn set_target(&mut self, key: &ObjectKey, outcome: TargetResolution) {
-        if let Some(previous) = self.index.vpa(key).map(IndexedVpa::target) {
+        if let Some(previous) = self.index.vpa(key).map(|vpa| &vpa.target) {
             log_target_change(key, previous, &outcome);
         }
         match outcome {
@@ -324,7 +323,7 @@ impl RecommenderState {
 
     /// Whether the stored history of a VPA is not loaded yet.
     pub fn is_waiting_for_history(&self, key: &ObjectKey) -> bool {
-        self.vpa_registry.get(key).is_some_and(|vpa| vpa.state() == HistoryState::Waiting)
+        self.vpa_registry.get(key).is_some_and(|vpa| vpa.state == HistoryState::Waiting)
     }
 
     /// Stops waiting for the histories of these VPAs, which could not be loaded.

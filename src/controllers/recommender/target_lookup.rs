@@ -57,7 +57,7 @@ impl TargetLookup {
         }
         let state = self.shared.state.lock();
         let has_target = |key: &ObjectKey| {
-            state.index.vpa(key).is_some_and(|vpa| *vpa.target() != TargetState::Unknown)
+            state.index.vpa(key).is_some_and(|vpa| vpa.target != TargetState::Unknown)
         };
         let unread = state.vpa_registry.with_missing_history().filter(|_| again);
         let wanted = state

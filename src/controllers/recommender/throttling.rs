@@ -54,9 +54,8 @@ fn vpas_with_history(state: &SharedState) -> VpaOwners {
     if state.vpa_registry.waiting_for_history().next().is_some() {
         return VpaOwners::new();
     }
-    let has_target = |key: &&ObjectKey| {
-        state.index.vpa(key).is_some_and(|vpa| *vpa.target() == TargetState::Found)
-    };
+    let has_target =
+        |key: &&ObjectKey| state.index.vpa(key).is_some_and(|vpa| vpa.target == TargetState::Found);
     let owner = |key: &ObjectKey| state.vpa_registry.get(key)?.owner().map(Into::into);
     state
         .vpa_registry

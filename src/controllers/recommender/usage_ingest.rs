@@ -248,7 +248,7 @@ impl UsageIngest {
             return Ok(UsageReport::default());
         }
         let unreachable = |reason: &dyn ToString| UsageError::Unreachable {
-            path: prometheus.server().to_owned(),
+            path: prometheus.server.clone(),
             reason: reason.to_string(),
         };
         let schema = timeout(timeout_limit, prometheus.schema(&namespaces)).await;
@@ -257,7 +257,7 @@ impl UsageIngest {
         let schema = schema.map_err(|error| unreachable(&error))?;
         let now = self.shared.clock.now();
         // A long history load must not delay current usage.
-        let client = prometheus.client().with_separate_permits(1);
+        let client = prometheus.client.with_separate_permits(1);
         let report =
             fetch_prometheus_usage(&client, &schema, &namespaces, now, sink, timeout_limit).await?;
         // A failed query says nothing about the names of series.
@@ -272,7 +272,7 @@ impl UsageIngest {
         let mut queries = Vec::new();
         for key in state.vpa_registry.keys_after(None) {
             let Some(vpa) = state.index.vpa(key) else { continue };
-            let selector = vpa.selector().to_string();
+            let selector = vpa.selector.to_string();
             queries.extend(state.index.pods_of(key).map(|(pod, _)| PodQuery {
                 namespace: (*key.namespace).into(),
                 selector: selector.as_str().into(),

@@ -11,10 +11,13 @@ use serde::Serialize;
 use tracing::Span;
 
 use super::{ObjectState, ReplicaController};
-use crate::cluster::{
-    cache::replica_pod::CachedPod,
-    watch::WatchableObject,
-    write::{ObjectPatchTarget, WriteContext, WriteError, status_patch},
+use crate::{
+    cluster::{
+        cache::replica_pod::CachedPod,
+        watch::WatchableObject,
+        write::{ObjectPatchTarget, WriteContext, WriteError, status_patch},
+    },
+    telemetry::ExportedState,
 };
 
 /// When an object is due next.
@@ -24,7 +27,6 @@ pub enum Requeue {
     Periodic,
     /// After this time.
     After(Duration),
-    /// Only when it changes.
     OnChange,
 }
 
@@ -42,8 +44,6 @@ pub trait AutoscalerKind: Sized + Send + Sync + 'static {
     type State: Clone + Debug + Default + Send;
     /// What is stored of a pod.
     type Pod: CachedPod;
-    /// What metrics export of an object.
-    type Exported: Clone + Debug + Default + Send + Sync;
 
     /// The plural name of the resource, for metrics.
     const RESOURCE: &'static str;
@@ -67,7 +67,6 @@ pub trait AutoscalerKind: Sized + Send + Sync + 'static {
 pub trait ReplicaAutoscaler: AutoscalerKind {
     /// A decision, with what its status and events are rendered from.
     type Decision: DecisionRecord<Self::Status>;
-    /// A change of a condition.
     type Condition: Clone + Debug + Send + Sync;
 
     /// The API version of the object.
@@ -86,7 +85,6 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     /// When the target was last scaled, by the status.
     fn last_scale(status: &Self::Status) -> Option<Time>;
 
-    /// Reconciles an object.
     fn reconcile(
         controller: &ReplicaController<Self>,
         key: &ObjectKey,
@@ -109,20 +107,26 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
 
     /// Makes a write of this kind other than of the scale, the status and events: of the object's metadata.
     fn write_metadata(
-        controller: &ReplicaController<Self>,
-        object: &Self::Object,
-        permit: &dyn plimsoll_storage::WritePermit,
-    ) -> impl Future<Output = MetadataResult<Self>> + Send;
+        _controller: &ReplicaController<Self>,
+        _object: &Self::Object,
+        _permit: &dyn plimsoll_storage::WritePermit,
+    ) -> impl Future<Output = MetadataResult<Self>> + Send {
+        std::future::ready(Ok(None))
+    }
 
     /// Applies the result of a write of the metadata. Returns when the object is due if it failed.
     fn complete_metadata(
-        controller: &ReplicaController<Self>,
-        state: &mut ObjectState<Self>,
-        result: &MetadataResult<Self>,
-    ) -> Option<Time>;
+        _controller: &ReplicaController<Self>,
+        _state: &mut ObjectState<Self>,
+        _result: &MetadataResult<Self>,
+    ) -> Option<Time> {
+        None
+    }
 
     /// The condition for a scale update whose outcome is unknown, if the kind has conditions.
-    fn unknown_outcome(why: &str) -> Option<Self::Condition>;
+    fn unknown_outcome(_why: &str) -> Option<Self::Condition> {
+        None
+    }
 
     /// The status after changes of conditions.
     fn with_conditions(
@@ -139,10 +143,11 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     fn differ_in_values_only(before: &Self::Status, after: &Self::Status) -> bool;
 
     /// Leaves out of a status what the API server does not store.
-    fn drop_unstored(&self, before: Option<&Self::Status>, after: &mut Self::Status, now: Time);
+    fn drop_unstored(&self, _before: Option<&Self::Status>, _after: &mut Self::Status, _now: Time) {
+    }
 
     /// Observes what the API server has stored of a status.
-    fn on_stored(&self, sent: &Self::Status, stored: Option<&Self::Status>, now: Time);
+    fn on_stored(&self, _sent: &Self::Status, _stored: Option<&Self::Status>, _now: Time) {}
 
     /// Waits until what this kind reads besides objects and pods is known.
     fn wait_until_known(&self) -> impl Future<Output = ()> + Send {
@@ -159,19 +164,12 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
         None
     }
 
-    /// Updates what is exported after the scale was updated: replicas added and removed by this process, and those desired.
-    fn export_scale(exported: &mut Self::Exported, moved: (u64, u64), desired: i32);
-
     /// Updates what is exported of the status.
-    fn export_status(exported: &mut Self::Exported, status: &Self::Status);
-
-    /// Whether a metric of the object is unknown, and when it was last reconciled.
-    fn health_of(exported: &Self::Exported) -> (bool, Time);
+    fn export_status(_exported: &mut ExportedState, _status: &Self::Status) {}
 
     /// Observes the start of a reconcile, and how late it is.
     fn begin_reconcile(&self, lateness: Duration);
 
-    /// Observes the end of a reconcile.
     fn end_reconcile(&self, result: ReconcileResult, took: Duration);
 }
 

@@ -36,7 +36,7 @@ use crate::{
         },
         updater::config::DryRun,
     },
-    telemetry::ApiTrafficMetrics,
+    telemetry::{ApiTrafficMetrics, ExportedState},
 };
 
 /// What the controllers of all kinds have to know of their flags.
@@ -44,7 +44,6 @@ use crate::{
 pub struct ReplicaSettings {
     /// The name of the controller, for health and metrics.
     pub name: &'static str,
-    /// The reporting component of events.
     pub event_component: &'static str,
     /// Whether to behave like upstream.
     pub compat: Compat,
@@ -60,7 +59,6 @@ pub struct ReplicaSettings {
     pub namespaces: Vec<String>,
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
-    /// Leader election.
     pub election: ElectionConfig,
 }
 
@@ -73,7 +71,6 @@ impl ReplicaSettings {
     }
 }
 
-/// The controller of one kind of replica autoscaler.
 pub struct ReplicaController<A: ReplicaAutoscaler> {
     pub(in crate::controllers) settings: Arc<ReplicaSettings>,
     /// What differs between kinds.
@@ -191,7 +188,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         &self,
         after: Option<&ObjectKey>,
         limit: usize,
-        mut visit: impl FnMut(&ObjectKey, &A::Exported, Time),
+        mut visit: impl FnMut(&ObjectKey, &ExportedState, Time),
     ) -> Option<ObjectKey> {
         if self.is_standby() {
             return None;
@@ -215,7 +212,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         let election = Election::new(
             self.liveness.client(),
             options,
-            self.permit.fence().clone(),
+            self.permit.fence.clone(),
             Arc::clone(&self.status.stats),
         )
         .with_lease_annotation(move || health.annotation(compat));
@@ -246,7 +243,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
 
     /// Writes what is still queued, if this process leads.
     pub(in crate::controllers) async fn drain_writes(&self, deadline: Instant) {
-        if self.permit.fence().is_granted() {
+        if self.permit.fence.is_granted() {
             self.status.writes.drain(deadline).await;
         }
     }
@@ -263,7 +260,7 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
             self.traffic.set_watch_objects(name, count);
         }
         export_write_metrics(&self.traffic, &self.status.stats);
-        self.health.loop_metrics.set_leader(self.permit.fence().is_granted());
+        self.health.loop_metrics.set_leader(self.permit.fence.is_granted());
         self.health.loop_metrics.set_lag(self.queue.longest_wait(self.clock.now()));
     }
 }

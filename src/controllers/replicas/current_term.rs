@@ -4,7 +4,6 @@ use parking_lot::Mutex;
 
 use crate::cluster::leader::Term;
 
-/// The current term of leadership.
 #[derive(Debug, Default)]
 pub(super) struct CurrentTerm(Mutex<Option<Term>>);
 

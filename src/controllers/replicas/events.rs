@@ -11,7 +11,6 @@ use crate::cluster::{
     write::{EventDetails, InvolvedObject},
 };
 
-/// Queues events.
 pub(in crate::controllers) struct EventRecorder<A: ReplicaAutoscaler> {
     pub(super) settings: Arc<ReplicaSettings>,
     pub(super) clock: Clock,

@@ -14,13 +14,13 @@ use crate::{
         shutdown::ShutdownToken,
         traffic_metrics::{check_watch_loops, unsynced_watches},
     },
-    telemetry::{LoopMetrics, Registry},
+    telemetry::{ExportedState, LoopMetrics, Registry},
 };
+use plimsoll_core::scaling::Restriction;
 
 /// An idle worker ticks every few seconds; a reconcile may take as long as its slowest metric source.
 const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The progress of a controller.
 pub(super) struct ControllerHealth {
     pub loop_watchdog: LoopWatchdog,
     pub loop_metrics: LoopMetrics,
@@ -47,13 +47,15 @@ pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(
 ) {
     loop {
         let exported = controller.queue.all_exported();
-        let health_of = |exported: &Arc<A::Exported>| A::health_of(exported);
-        let unknown = exported.iter().map(health_of).filter(|(unknown, _)| *unknown).count();
+        let is_unknown = |exported: &&Arc<ExportedState>| {
+            exported.restrictions().contains(&Restriction::MetricUnknown)
+        };
+        let unknown = exported.iter().filter(is_unknown).count();
         {
             let mut health = controller.health.reporter.lock();
             (health.objects, health.stale) = (controller.queue.len() as u64, unknown as u64);
             health.mode = controller.autoscaler.mode().map(str::to_owned);
-            health.last_pass = exported.iter().map(health_of).map(|(_, at)| at).max();
+            health.last_pass = exported.iter().map(|exported| exported.reconciled_at).max();
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -65,13 +67,8 @@ pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(
 impl<A: ReplicaAutoscaler> Probes for ReplicaController<A> {
     fn check_liveness(&self) -> Result<(), Stalled> {
         check_watch_loops(self.watches.all())?;
-        // With a simulated clock, wall time does not bound how often the loop has to iterate.
-        if self.clock.is_wall() {
-            let what = format!("the {} controller's loop", self.settings.name);
-            self.health.loop_watchdog.check(LOOP_TIMEOUT, &what)
-        } else {
-            Ok(())
-        }
+        let what = format!("the {} controller's loop", self.settings.name);
+        self.health.loop_watchdog.check_by(&self.clock, LOOP_TIMEOUT, &what)
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {

@@ -6,8 +6,8 @@ use kube::{Resource, ResourceExt as _};
 use plimsoll_core::types::{ObjectKey, Time};
 
 use super::AutoscalerKind;
+use crate::telemetry::ExportedState;
 
-/// A status that waits to be written.
 #[derive(Debug)]
 pub struct WaitingStatus<A: AutoscalerKind> {
     /// The object whose stored status it is based on. It is void if another client changes that status.
@@ -25,7 +25,6 @@ pub struct ObjectState<A: AutoscalerKind> {
     pub dry_run_status: Option<A::Status>,
     /// The newest status, while it waits to be written.
     pub waiting_status: Option<WaitingStatus<A>>,
-    /// When the object was last reconciled.
     pub last_reconcile: Option<Time>,
     /// When this process last wrote the status.
     pub status_written_at: Option<Time>,
@@ -39,8 +38,7 @@ pub struct ObjectState<A: AutoscalerKind> {
     pub failures: u32,
     /// The resourceVersion of the scale that was last read or written, to detect older ones.
     pub scale_version: Option<u64>,
-    /// The state that metrics export.
-    pub exported: Option<Arc<A::Exported>>,
+    pub exported: Option<Arc<ExportedState>>,
     /// What the kind of object keeps.
     pub own: A::State,
 }

@@ -25,14 +25,12 @@ pub(in crate::controllers) enum OwnershipRule {
     Selector,
     /// The owner's name decides, by upstream's rule.
     OwnerName,
-    /// The owner chain decides.
     OwnerChain,
 }
 
 /// What a pod alone reveals about its ownership.
 enum Ownership {
     Known(bool),
-    /// It depends on the owners of these owners.
     ThroughOwners(Box<[OwnerRef]>),
 }
 

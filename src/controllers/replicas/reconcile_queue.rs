@@ -8,20 +8,23 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::sync::watch;
 
 use super::{AutoscalerKind, ObjectState, key_of};
-use crate::cluster::{cache::object_store::ObjectStore, watch::ObjectChange};
+use crate::{
+    cluster::{cache::object_store::ObjectStore, watch::ObjectChange},
+    telemetry::ExportedState,
+};
 
 /// Applies the result of a write to the state of its object. Returns when the object is due, if earlier than planned.
 pub(in crate::controllers) type Completion<A> =
     Box<dyn FnOnce(&mut ObjectState<A>) -> Option<Time> + Send>;
 
 /// The exported states of some objects, and the key after which the next page starts.
-pub(in crate::controllers) type ExportedPage<A> =
-    (Vec<(ObjectKey, Arc<<A as AutoscalerKind>::Exported>)>, Option<ObjectKey>);
+pub(in crate::controllers) type ExportedPage =
+    (Vec<(ObjectKey, Arc<ExportedState>)>, Option<ObjectKey>);
 
 struct QueueEntry<A: AutoscalerKind> {
     /// `None` while the object is being reconciled.
@@ -38,7 +41,7 @@ struct QueueEntry<A: AutoscalerKind> {
     /// The object that is being reconciled.
     running: Option<Arc<A::Object>>,
     /// The exported state of the object that is being reconciled.
-    exported: Option<Arc<A::Exported>>,
+    exported: Option<Arc<ExportedState>>,
     due: Option<Time>,
 }
 
@@ -51,7 +54,6 @@ struct Inner<A: AutoscalerKind> {
     is_listing: Vec<bool>,
 }
 
-/// The queue of all objects.
 pub(in crate::controllers) struct ReconcileQueue<A: AutoscalerKind> {
     inner: Mutex<Inner<A>>,
     /// Incremented whenever an object becomes due earlier.
@@ -60,7 +62,6 @@ pub(in crate::controllers) struct ReconcileQueue<A: AutoscalerKind> {
 
 #[derive(Debug)]
 pub(in crate::controllers) enum NextItem<A: AutoscalerKind> {
-    /// An object with its state, and when it was due.
     Due(ObjectKey, Box<ObjectState<A>>, Time),
     /// No object is due before this time; `None` if none is scheduled.
     NoneUntil(Option<Time>),
@@ -78,10 +79,6 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         Self { inner: Mutex::new(inner), wakeups: watch::Sender::new(0) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<A>> {
-        self.inner.lock()
-    }
-
     /// Notifies whenever an object becomes due earlier.
     pub fn wakeups(&self) -> watch::Receiver<u64> {
         self.wakeups.subscribe()
@@ -89,7 +86,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
 
     /// Applies a watch event. New and changed objects are due at once.
     pub fn apply(&self, scope: usize, change: ObjectChange<A::Object>, now: Time) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let is_due = inner.apply(scope, change, now);
         drop(inner);
         if is_due {
@@ -99,7 +96,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
 
     /// Takes the next object that is due.
     pub fn pop_due(&self, now: Time) -> NextItem<A> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some((at, key)) = inner.due.first().cloned() else { return NextItem::NoneUntil(None) };
         if at > now {
             return NextItem::NoneUntil(Some(at));
@@ -126,7 +123,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         next: Option<Time>,
         now: Time,
     ) {
-        let mut guard = self.lock();
+        let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let Some(entry) = inner.entries.get_mut(key) else { return };
         entry.running = None;
@@ -176,7 +173,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         end: impl FnOnce() -> bool,
         complete: Completion<A>,
     ) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut due = end().then_some(now);
         let Some(entry) = inner.entries.get_mut(key).filter(|entry| !entry.is_gone) else { return };
         match &mut entry.state {
@@ -205,7 +202,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
 
     /// Queues writes of the running reconcile of an object, unless its scale has been written meanwhile.
     pub fn if_current<T>(&self, key: &ObjectKey, queue: impl FnOnce() -> T) -> Option<T> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let is_outdated =
             inner.entries.get(key).is_none_or(|entry| entry.is_outdated || entry.is_gone);
         (!is_outdated).then(queue)
@@ -213,7 +210,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
 
     /// Makes every object due at once, because a new leader does not know their due times.
     pub fn requeue_all(&self, now: Time) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let waiting: Vec<ObjectKey> = inner
             .entries
             .iter()
@@ -232,35 +229,34 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
 
     /// The number of objects.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.inner.lock().len()
     }
 
-    /// The exported states of all objects.
-    pub fn all_exported(&self) -> Vec<Arc<A::Exported>> {
-        let inner = self.lock();
+    pub fn all_exported(&self) -> Vec<Arc<ExportedState>> {
+        let inner = self.inner.lock();
         inner.entries.values().filter_map(|entry| entry.exported().cloned()).collect()
     }
 
     /// Whether no object is due or being reconciled.
     pub fn is_idle(&self, now: Time) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.due.first().is_none_or(|(at, _)| *at > now)
             && inner.entries.values().all(|entry| entry.state.is_some())
     }
 
     /// The number of objects that are due.
     pub fn overdue(&self, now: Time) -> usize {
-        self.lock().due.iter().take_while(|(at, _)| *at <= now).count()
+        self.inner.lock().due.iter().take_while(|(at, _)| *at <= now).count()
     }
 
     /// How long the first object in the queue is overdue.
     pub fn longest_wait(&self, now: Time) -> Duration {
         let waited = |(at, _): &(Time, ObjectKey)| now.nanos_since(*at).max(0).unsigned_abs();
-        Duration::from_nanos(self.lock().due.first().map_or(0, waited))
+        Duration::from_nanos(self.inner.lock().due.first().map_or(0, waited))
     }
 
     pub fn objects(&self) -> Vec<Arc<A::Object>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let objects = inner.entries.values().filter_map(|entry| match &entry.state {
             Some(state) => Some(Arc::clone(&state.object)),
             None => entry.running.clone(),
@@ -269,12 +265,12 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
     }
 
     pub fn keys(&self) -> HashSet<ObjectKey> {
-        self.lock().entries.keys().cloned().collect()
+        self.inner.lock().entries.keys().cloned().collect()
     }
 
     /// The exported states of a page of objects that starts after `after`, and the key after which the next page starts.
-    pub fn exported_page(&self, after: Option<&ObjectKey>, limit: usize) -> ExportedPage<A> {
-        let inner = self.lock();
+    pub fn exported_page(&self, after: Option<&ObjectKey>, limit: usize) -> ExportedPage {
+        let inner = self.inner.lock();
         let from = match after {
             Some(after) => Bound::Excluded(after),
             None => Bound::Unbounded,
@@ -293,7 +289,7 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
 }
 
 impl<A: AutoscalerKind> QueueEntry<A> {
-    fn exported(&self) -> Option<&Arc<A::Exported>> {
+    fn exported(&self) -> Option<&Arc<ExportedState>> {
         let current = self.state.as_ref().and_then(|state| state.exported.as_ref());
         current.or(self.exported.as_ref())
     }

@@ -7,7 +7,7 @@ use kube::{Resource as _, ResourceExt as _};
 use plimsoll_core::{
     api::scale_target::ScaleTarget,
     scaling::{Event, STATUS_UPDATE_FAILED, ScaleOutcome},
-    types::{Time, compat::Compat},
+    types::{ObjectKey, Time, compat::Compat},
 };
 use plimsoll_storage::WritePermit;
 use tokio::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::{
     WritePart,
     writes::{ScaleEnd, ScaleResult, ScaleWrite, StatusChange, StatusWrite, Write},
 };
-use crate::cluster::write::WriteError;
+use crate::{cluster::write::WriteError, telemetry::ExportedState};
 
 /// A scale that was fetched longer ago is fetched again before it is written.
 const MAX_SCALE_AGE: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
     pub async fn apply_decision(
         &self,
         state: &mut ObjectState<A>,
-        exported: &mut A::Exported,
+        exported: &mut ExportedState,
         decision: A::Decision,
         scaling: Scaling<'_>,
         now: Time,
@@ -72,22 +72,33 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
             }
         };
         self.cancel_scale(state);
-        let reason = decision.status_failure_reason(&outcome);
-        let change = StatusChange::Decided(Arc::clone(&decision), outcome.clone());
-        self.status.change_status(state, change, now, reason, false).await;
-        self.status.events.emit_all(state, decision.events(&outcome, now));
+        self.report(state, &decision, &outcome, now).await;
         if let (ScaleOutcome::Done, Some((to, reason))) = (&outcome, decision.change()) {
-            let (namespace, name) =
-                (state.object.namespace().unwrap_or_default(), state.object.name_any());
+            let ObjectKey { namespace, name } = state.key();
+            let (namespace, name) = (&*namespace, &*name);
             let from = scaling.observed.values().spec_replicas;
             tracing::info!(namespace, name, from, to, reason, "dry run: would scale target");
         }
     }
 
+    /// Queues the status and the events of a decision with this outcome.
+    pub async fn report(
+        &self,
+        state: &mut ObjectState<A>,
+        decision: &Arc<A::Decision>,
+        outcome: &ScaleOutcome,
+        now: Time,
+    ) {
+        let reason = decision.status_failure_reason(outcome);
+        let change = StatusChange::Decided(Arc::clone(decision), outcome.clone());
+        self.status.change_status(state, change, now, reason, false).await;
+        self.status.events.emit_all(state, decision.events(outcome, now));
+    }
+
     async fn apply_change(
         &self,
         state: &mut ObjectState<A>,
-        exported: &mut A::Exported,
+        exported: &mut ExportedState,
         decision: Arc<A::Decision>,
         Scaling { target, observed, observed_at, .. }: Scaling<'_>,
         to: i32,
@@ -104,7 +115,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
             observed_at,
             to,
             now,
-            term: self.status.permit.fence().term(),
+            term: self.status.permit.fence.term(),
         };
         if self.status.settings.compat == Compat::Upstream {
             let result = self.send_scale(write, &self.status.permit).await;
@@ -199,7 +210,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
     pub(super) fn complete_scale(
         &self,
         state: &mut ObjectState<A>,
-        exported: &mut A::Exported,
+        exported: &mut ExportedState,
         result: &ScaleResult<A>,
     ) -> ScaleFollowUp<A> {
         let ScaleResult { write, end, scale_version } = result;
@@ -225,8 +236,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
         }
         match end {
             ScaleEnd::Unknown(why) => {
-                let (namespace, name) =
-                    (state.object.namespace().unwrap_or_default(), state.object.name_any());
+                let ObjectKey { namespace, name } = state.key();
                 // The change stays pending, and the next reconcile resolves it.
                 tracing::warn!(%namespace, %name, %why, "scale update outcome unknown; will verify on next reconcile");
                 let change =
@@ -240,10 +250,11 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
             ScaleEnd::Answered(outcome) => {
                 if *outcome == ScaleOutcome::Done {
                     let moved = state.add_moved_replicas(write.spec_replicas(), write.to);
-                    A::export_scale(exported, moved, decision.desired());
+                    exported.replicas_moved = Some(moved);
+                    exported.desired_replicas = Some(decision.desired());
                 }
                 if self.status.settings.compat == Compat::Plimsoll
-                    && self.status.permit.fence().term() != write.term
+                    && self.status.permit.fence.term() != write.term
                 {
                     // Another process has led since. It has resolved the pending scale, and may have scaled again.
                     return ScaleFollowUp::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::{Client, Resource as _, ResourceExt as _};
 use plimsoll_core::{
     scaling::STATUS_UPDATE_FAILED,
-    types::{Time, compat::Compat},
+    types::{ObjectKey, Time, compat::Compat},
 };
 use plimsoll_storage::WritePermit;
 use tokio::time::Duration;
@@ -214,7 +214,7 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
 
     /// Whether a status update that only changes values delays neither other writes nor reconciles.
     pub fn may_write_values(&self) -> bool {
-        self.permit.limiter().has_spare_capacity()
+        self.permit.limiter.has_spare_capacity()
             && self.queue.longest_wait(self.clock.now()) < OVERDUE_AFTER
     }
 
@@ -243,8 +243,7 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
         why: &WriteError,
         reason: &'static str,
     ) {
-        let (namespace, name) =
-            (state.object.namespace().unwrap_or_default(), state.object.name_any());
+        let ObjectKey { namespace, name } = state.key();
         match why {
             WriteError::NotFound | WriteError::NotLeader | WriteError::Conflict(_) => {
                 tracing::debug!(%namespace, %name, %why, "skipped status update");

@@ -12,7 +12,6 @@ use crate::cluster::{
     watch::{ObjectChange, status::WatchStatus},
 };
 
-/// The watches of one namespace, or of all.
 #[derive(Debug)]
 pub(in crate::controllers) struct WatchScope<P: CachedPod> {
     pub namespace: Option<String>,
@@ -83,7 +82,6 @@ impl<P: CachedPod> WatchScopes<P> {
         self.scope_of(&target.namespace)?.scales.find(target)
     }
 
-    /// The requests in the pod template of an object.
     pub fn template(&self, target: &ObjectReference) -> Template {
         let scope = self.scope_of(&target.namespace);
         scope.map_or(Template::Unsupported, |scope| scope.scales.template(target))
@@ -101,7 +99,6 @@ impl<P: CachedPod> WatchScopes<P> {
         self.0.iter().find(covers)
     }
 
-    /// Number of cached pods.
     pub fn pod_count(&self) -> usize {
         let count = |scope: &Arc<WatchScope<P>>| scope.pod_store.lock().pods.len();
         self.0.iter().map(count).sum()
@@ -109,7 +106,6 @@ impl<P: CachedPod> WatchScopes<P> {
 }
 
 impl<P: CachedPod> WatchScope<P> {
-    /// Applies a change of a pod.
     pub fn apply_pod_change(&self, change: ObjectChange<P::Object>) {
         let mut store = self.pod_store.lock();
         let PodStore { pods, shared } = &mut *store;

@@ -31,7 +31,6 @@ const PARK_AFTER: Duration = Duration::from_secs(1);
 /// Parked reconciles for each worker.
 const PARKED_PER_WORKER: usize = 4;
 
-/// A reconcile in progress.
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type ParkedReconciles = FuturesUnordered<ReconcileFuture>;
 
@@ -42,7 +41,6 @@ async fn next_finished(parked: &mut ParkedReconciles) {
     }
 }
 
-/// The workers of a controller.
 pub(super) struct Workers<A: ReplicaAutoscaler> {
     controller: Arc<ReplicaController<A>>,
     term: CurrentTerm,
@@ -86,7 +84,7 @@ impl<A: ReplicaAutoscaler> Workers<A> {
             if stop.is_cancelled() {
                 return;
             }
-            let Some(term) = self.controller.permit.fence().term() else {
+            let Some(term) = self.controller.permit.fence.term() else {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     () = next_finished(parked) => {}

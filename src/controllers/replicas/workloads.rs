@@ -51,7 +51,6 @@ impl ObservedScale {
 pub(in crate::controllers) struct Workloads<P: CachedPod> {
     /// Watches per namespace.
     pub scopes: WatchScopes<P>,
-    /// Client for the scale subresource.
     pub scales: ScaleClient,
     client: Client,
     pub(super) watch_factory: WatchFactory,
@@ -121,7 +120,6 @@ impl<P: CachedPod> Workloads<P> {
         Ok(ObservedScale::Fetched(Box::new(fetched)))
     }
 
-    /// Fetches the scale of a target.
     pub(in crate::controllers) async fn fetch_scale(
         &self,
         target: &ObjectReference,
@@ -213,7 +211,7 @@ impl<P: CachedPod> Workloads<P> {
             let namespace = scope.namespace.as_deref();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = role.wait_until_watch_allowed(status.name(), K::KIND.group(), namespace) => {}
+                () = role.wait_until_watch_allowed(status.name, K::KIND.group(), namespace) => {}
             }
             let apply = |change| scope.scales.apply::<K>(change);
             let objects = role.watch_factory.objects::<K>(namespace);

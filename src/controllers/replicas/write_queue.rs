@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use plimsoll_core::types::ObjectKey;
 use plimsoll_storage::{NotLeader, WritePermit as _};
 use tokio::{
@@ -36,7 +36,6 @@ pub(in crate::controllers) enum WriteClass {
     ScaleUp,
     /// Fewer replicas.
     ScaleDown,
-    /// The status, or metadata.
     Status,
     Event,
 }
@@ -44,11 +43,9 @@ pub(in crate::controllers) enum WriteClass {
 /// What a write changes. At most one write waits for each part of an object, except for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::controllers) enum WritePart {
-    /// The scale of the target.
     Scale,
     Status,
     Metadata,
-    /// A new event.
     Event,
 }
 
@@ -81,11 +78,9 @@ impl WriteClass {
     }
 }
 
-/// A write that can wait in the queue.
 pub(in crate::controllers) trait QueuedWrite: Send + 'static {
     /// What it changes.
     fn part(&self) -> WritePart;
-    /// Whether it adds replicas.
     fn adds_replicas(&self) -> bool;
     /// How many requests it makes if none fails, at least 1.
     fn requests(&self) -> usize;
@@ -162,7 +157,7 @@ pub(in crate::controllers) struct ExpectedScale<'a, W: QueuedWrite> {
 
 impl<W: QueuedWrite> Drop for ExpectedScale<'_, W> {
     fn drop(&mut self) {
-        self.queue.lock().status_delay.end(&self.id);
+        self.queue.inner.lock().status_delay.end(&self.id);
         self.queue.changed.notify_one();
     }
 }
@@ -189,39 +184,35 @@ impl<W> Default for WriteQueue<W> {
 }
 
 impl<W: QueuedWrite> WriteQueue<W> {
-    fn lock(&self) -> MutexGuard<'_, Inner<W>> {
-        self.inner.lock()
-    }
-
     /// Queues a write. It takes the place of one that waits for the same part of the object; a scale also replaces a
     /// waiting status, because its outcome is reported by a later one. Returns false if the queue is full.
     pub fn put(&self, key: &ObjectKey, write: W) -> bool {
-        let is_queued = self.lock().put(key, write);
+        let is_queued = self.inner.lock().put(key, write);
         self.changed.notify_one();
         is_queued
     }
 
     /// Removes the waiting write of a part, because it is outdated.
     pub fn cancel(&self, key: &ObjectKey, part: WritePart) {
-        self.lock().remove(&(key.clone(), part, 0));
+        self.inner.lock().remove(&(key.clone(), part, 0));
     }
 
     /// Begins work that may lead to a scale.
     pub fn expect_scale(&self) -> ExpectedScale<'_, W> {
-        let id = self.lock().status_delay.begin(Instant::now());
+        let id = self.inner.lock().status_delay.begin(Instant::now());
         ExpectedScale { queue: self, id }
     }
 
     /// Whether an object is being written.
     pub fn is_in_flight(&self, key: &ObjectKey) -> bool {
-        self.lock().in_flight.contains(&(key.clone(), false))
+        self.inner.lock().in_flight.contains(&(key.clone(), false))
     }
 
     /// Ends a write of a scale: what was decided meanwhile is outdated. `rebase` changes what still waits to what is stored
     /// now. Returns whether something was removed.
     pub fn finish_scale(&self, key: &ObjectKey, rebase: impl Fn(&mut W)) -> bool {
         let outdated = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             [WritePart::Scale, WritePart::Status]
                 .map(|part| inner.remove(&(key.clone(), part, 0)).is_some())
         };
@@ -231,7 +222,7 @@ impl<W: QueuedWrite> WriteQueue<W> {
 
     /// Ends a write of an object. `rebase` changes what still waits to what is stored now.
     pub fn finish(&self, key: &ObjectKey, rebase: impl Fn(&mut W)) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.in_flight.remove(&(key.clone(), false));
         for part in [WritePart::Scale, WritePart::Status, WritePart::Metadata] {
             if let Some(waiting) = inner.waiting.get_mut(&(key.clone(), part, 0)) {
@@ -244,14 +235,14 @@ impl<W: QueuedWrite> WriteQueue<W> {
 
     /// Drops all waiting writes, because another process leads, or has led since they were decided.
     pub fn clear(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.waiting.clear();
         inner.classes = Default::default();
     }
 
     /// Whether nothing waits or is being written.
     pub fn is_idle(&self) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.waiting.is_empty() && inner.started == 0
     }
 
@@ -292,7 +283,7 @@ impl<W: QueuedWrite> WriteQueue<W> {
                 running.push(async move {
                     made.await;
                     drop(scale);
-                    let mut inner = self.lock();
+                    let mut inner = self.inner.lock();
                     inner.started -= 1;
                     if let Some(event) = &event {
                         inner.in_flight.remove(event);
@@ -314,7 +305,7 @@ impl<W: QueuedWrite> WriteQueue<W> {
         loop {
             let changed = self.changed.notified();
             {
-                let inner = self.lock();
+                let inner = self.inner.lock();
                 if inner.started < concurrency && inner.next().is_some() {
                     return;
                 }
@@ -327,7 +318,7 @@ impl<W: QueuedWrite> WriteQueue<W> {
     async fn take(&self) -> (ObjectKey, W) {
         loop {
             let changed = self.changed.notified();
-            let taken = self.lock().take(Instant::now());
+            let taken = self.inner.lock().take(Instant::now());
             match taken {
                 Ok(taken) => return taken,
                 // Both the end of the delay and a change are a reason to check again.

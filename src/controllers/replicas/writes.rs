@@ -12,7 +12,6 @@ use crate::cluster::{
     write::{EventDetails, WriteError},
 };
 
-/// A write of the controller.
 #[derive(Debug)]
 pub(in crate::controllers) enum Write<A: ReplicaAutoscaler> {
     Scale(Box<ScaleWrite<A>>),
@@ -54,7 +53,6 @@ pub(in crate::controllers) struct StatusWrite<A: ReplicaAutoscaler> {
 }
 
 impl<A: ReplicaAutoscaler> StatusWrite<A> {
-    /// The status to write now.
     pub fn current_status(&self, autoscaler: &A) -> A::Status {
         let stored = A::stored_status(&self.object);
         if stored == A::stored_status(&self.base) {
@@ -74,7 +72,6 @@ pub(in crate::controllers) struct ScaleWrite<A: ReplicaAutoscaler> {
     /// The newest status before the decision.
     pub status: A::Status,
     pub target: ObjectReference,
-    /// The scale of the decision.
     pub observed: ObservedScale,
     pub observed_at: Instant,
     pub to: i32,
@@ -143,7 +140,6 @@ impl<A: ReplicaAutoscaler> Write<A> {
     }
 }
 
-/// How a write of the scale ended.
 #[derive(Debug)]
 pub(in crate::controllers) enum ScaleEnd {
     /// The server has accepted or rejected it.

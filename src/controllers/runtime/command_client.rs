@@ -1,15 +1,19 @@
 //! Connects a command to a cluster like kubectl, with short timeouts.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{fmt, io, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 use kube::{
-    Client, Config,
+    Api, Client, Config,
+    api::ListParams,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+use serde::de::DeserializeOwned;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Objects for each page of a list request.
+const PAGE_SIZE: u32 = 500;
 
 /// How to connect to a cluster: by default to that of `KUBECONFIG` or `~/.kube/config`, or the own one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -41,14 +45,11 @@ pub struct Impersonation {
 #[error("{0}")]
 pub struct NoCluster(pub String);
 
-/// A connected cluster.
 #[derive(Clone)]
 pub struct Cluster {
-    /// The client.
     pub client: Client,
     /// The server address, for messages.
     pub address: String,
-    /// The default namespace.
     pub namespace: String,
 }
 
@@ -109,6 +110,23 @@ pub async fn load_connection(
     Ok(ClusterConnection { config, is_in_cluster })
 }
 
+/// Lists all objects, in pages.
+pub async fn list_all<K>(api: &Api<K>, parameters: ListParams) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + fmt::Debug,
+{
+    let mut found = Vec::new();
+    let mut parameters = parameters.limit(PAGE_SIZE);
+    loop {
+        let page = api.list(&parameters).await?;
+        found.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => parameters = parameters.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
 /// Why there is no cluster, by what is more likely to be meant: the own cluster in a pod, else the kubeconfig.
 pub(super) fn describe_missing_cluster(
     kubeconfig: &KubeconfigError,
@@ -149,7 +167,6 @@ impl Impersonation {
 }
 
 impl ClusterConnection {
-    /// The connected cluster.
     pub fn cluster(&self) -> Result<Cluster, NoCluster> {
         let (address, namespace) = (self.address(), self.config.default_namespace.clone());
         let client = Client::try_from(self.config.clone())

@@ -15,7 +15,6 @@ pub struct ProcessConfig {
     pub qps: f32,
     /// Burst of requests to the API server.
     pub burst: u32,
-    /// Log settings.
     pub log: LogConfig,
     /// Warnings about flags; already logged by the command line.
     pub warnings: Vec<String>,
@@ -61,17 +60,13 @@ impl fmt::Display for Address {
 pub struct ElectionConfig {
     /// Whether leader election is enabled.
     pub enabled: bool,
-    /// Whether it was disabled explicitly; then missing permissions on the Lease do not prevent writes.
-    pub explicitly_disabled: bool,
     /// Duration of a lease that is not renewed.
     pub lease_duration: Duration,
     /// How long the leader retries to renew its lease before it steps down.
     pub renew_deadline: Duration,
     /// Interval between attempts.
     pub retry_period: Duration,
-    /// Name of the Lease.
     pub name: String,
-    /// Namespace of the Lease.
     pub namespace: String,
 }
 
@@ -104,13 +99,11 @@ impl ElectionConfig {
     }
 }
 
-/// Log settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogConfig {
     /// klog's verbosity: 4 is upstream's default.
     pub verbosity: i32,
     pub format: LogFormat,
-    /// A file to append to.
     pub file: Option<PathBuf>,
     /// Whether to log to standard error.
     pub stderr: bool,
@@ -119,7 +112,6 @@ pub struct LogConfig {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::EnumString)]
 #[strum(serialize_all = "lowercase", parse_err_ty = String, parse_err_fn = unknown_format)]
 pub enum LogFormat {
-    /// Text lines.
     #[default]
     Text,
     /// One JSON object per line.

@@ -22,18 +22,13 @@ use crate::cluster::{
 /// Time limit for flushing queued writes when a leader stops.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The configuration of a controller.
 pub trait ControllerConfig: Send + Sized + 'static {
-    /// The controller that it configures.
     type Controller: Controller<Config = Self>;
 
-    /// The settings of the process.
     fn process(&self) -> &ProcessConfig;
 }
 
-/// A controller of this program.
 pub trait Controller: Probes + Sized + 'static {
-    /// Its configuration.
     type Config: ControllerConfig<Controller = Self>;
 
     /// The user agent of its requests.
@@ -77,7 +72,6 @@ pub struct ControllerTasks {
     pub(crate) until_end: TaskGroup,
 }
 
-/// A running controller.
 pub struct ControllerHandle<C> {
     controller: Arc<C>,
     addresses: Vec<SocketAddr>,
@@ -92,7 +86,6 @@ pub(crate) struct PreparedController<C> {
     liveness: Liveness,
 }
 
-/// Runs a controller until one of these signals.
 pub async fn run<C: ControllerConfig>(config: C, signals: Signals) -> Result<()> {
     let starting = async {
         let clients = connect(&config).await?;
@@ -152,7 +145,6 @@ impl<C: Controller> PreparedController<C> {
 }
 
 impl<C: Controller> ControllerHandle<C> {
-    /// The address of metrics.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }

@@ -1,16 +1,14 @@
 //! Whether `plimsoll horizontal --mode=replace` scales the HorizontalPodAutoscalers of the cluster, according to the Lease that
 //! it renews. A Lease that cannot be read, that is not renewed, or that names another mode means that it does not.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{
     Client, ResourceExt as _,
     api::{Api, ListParams},
 };
+use parking_lot::Mutex;
 use plimsoll_core::{
     api::role_health::{self, REPLACE_MODE, RoleHealth},
     types::Time,
@@ -25,7 +23,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Used for a Lease without `leaseDurationSeconds`.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(15);
 
-/// The observed Lease.
 #[derive(Debug, Default)]
 pub(crate) struct HpaReplacement(Mutex<Observation>);
 
@@ -44,10 +41,9 @@ struct Observation {
 impl HpaReplacement {
     /// Whether the HPA controller of the cluster is replaced now.
     pub fn is_active(&self) -> bool {
-        self.lock().is_active(Instant::now())
+        self.0.lock().is_active(Instant::now())
     }
 
-    /// Polls the Lease in a namespace.
     pub async fn run_poll_loop(&self, client: Client, namespace: &str) {
         let leases = Api::<Lease>::namespaced(client, namespace);
         // RBAC may allow to list this Lease alone, or all Leases.
@@ -67,7 +63,7 @@ impl HpaReplacement {
     /// Records the result of a poll, and logs what changed.
     fn record(&self, result: Result<Option<Lease>, String>, namespace: &str) {
         let now = Instant::now();
-        let mut observation = self.lock();
+        let mut observation = self.0.lock();
         let (was_active, error) = (observation.is_active(now), observation.error.clone());
         observation.observe(result, now);
         let is_active = observation.is_active(now);
@@ -87,10 +83,6 @@ impl HpaReplacement {
             }
             _ => {}
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Observation> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -95,7 +95,7 @@ impl Liveness {
 /// A permit for heartbeats: fenced like all other writes, but not rate limited.
 pub(crate) fn without_rate_limit(permit: &Permit) -> Permit {
     const NO_LIMIT: f32 = -1.0;
-    Permit::new(permit.fence().clone(), RateLimiter::new(NO_LIMIT, 1))
+    Permit::new(permit.fence.clone(), RateLimiter::new(NO_LIMIT, 1))
 }
 
 fn start_thread() -> io::Result<(Handle, oneshot::Sender<()>)> {

@@ -146,8 +146,8 @@ impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
 
     /// Why the objects cannot be watched. The watch itself retries all other errors.
     async fn obstacle(&self, factory: &WatchFactory, namespace: Option<&str>) -> Option<Obstacle> {
-        let rules = AccessRule::for_watch(self.group, self.status.name(), namespace);
-        let reviews = check_access(factory.client(), &rules).await;
+        let rules = AccessRule::for_watch(self.group, self.status.name, namespace);
+        let reviews = check_access(&factory.client, &rules).await;
         if reviews.contains(&AccessReview::Denied) {
             let rules = rules.map(|rule| rule.to_string()).join(", ");
             return Some(Obstacle::Denied(rules));
@@ -165,7 +165,6 @@ impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
         store.apply_object(change, self.stored);
     }
 
-    /// Stores these objects as a complete list.
     #[cfg(test)]
     pub fn store_list(&self, objects: impl IntoIterator<Item = K>) {
         self.availability.send_replace(Availability::Watched);

@@ -19,7 +19,6 @@ use crate::cluster::{
 pub struct PrometheusQueries {
     /// Address and authentication. Queries are disabled if the address is empty.
     pub transport: TransportConfig,
-    /// Label matchers that are added to every query.
     pub matchers: LabelMatchers,
     /// Which series the queries of a namespace may read.
     pub scope: TenantScope,

@@ -17,7 +17,6 @@ pub struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// The token that signals shutdown to the tasks.
     pub fn shutdown_token(&self) -> ShutdownToken {
         ShutdownToken::new(self.shutdown.subscribe())
     }

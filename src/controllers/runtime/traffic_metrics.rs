@@ -12,7 +12,7 @@ pub(crate) fn export_watch_metrics<'a>(
     statuses: impl IntoIterator<Item = &'a Arc<WatchStatus>>,
 ) {
     for watch_status in statuses {
-        let (feed, status) = ([watch_status.name()], watch_status.stats());
+        let (feed, status) = ([watch_status.name], watch_status.stats());
         traffic.watch_synced.with_labels(feed).set_bool(watch_status.is_synced());
         traffic.watch_malformed.with_labels(feed).set_total(status.invalid);
         traffic.watch_restarts.with_labels(feed).set_total(status.lists.saturating_sub(1));
@@ -37,8 +37,8 @@ pub(crate) fn unsynced_watches<'a>(
     let unsynced = statuses.into_iter().filter(|status| !status.is_synced());
     unsynced
         .map(|status| match status.stats().last_error {
-            Some(error) => format!("{} are not synced yet: {error}", status.name()),
-            None => format!("{} are not synced yet", status.name()),
+            Some(error) => format!("{} are not synced yet: {error}", status.name),
+            None => format!("{} are not synced yet", status.name),
         })
         .collect()
 }
@@ -50,7 +50,7 @@ pub(crate) fn check_watch_loops<'a>(
 ) -> Result<(), Stalled> {
     statuses.into_iter().try_for_each(|status| match status.stalled_for() {
         Some(last_activity) => {
-            Err(Stalled { what: format!("the watch of {}", status.name()), last_activity })
+            Err(Stalled { what: format!("the watch of {}", status.name), last_activity })
         }
         None => Ok(()),
     })

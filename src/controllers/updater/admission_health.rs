@@ -1,12 +1,10 @@
 //! Whether the admission controller will size new pods, according to the Lease that it renews.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Client, ResourceExt as _, api::Api};
+use parking_lot::Mutex;
 
 use super::Shared;
 use crate::cluster::clock::Clock;
@@ -34,9 +32,7 @@ pub(crate) enum AdmissionHealth {
 /// The Lease that the admission controller renews while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdmissionCheck {
-    /// Name of the Lease.
     pub name: String,
-    /// Namespace of the Lease.
     pub namespace: String,
     /// The maximum age of the last renewal.
     pub timeout: Duration,
@@ -113,7 +109,7 @@ impl AdmissionMonitor {
     }
 
     fn log(&self, check: &AdmissionCheck, health: AdmissionHealth, why: &str) {
-        let mut last = self.last_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_logged.lock();
         if last.as_ref().is_some_and(|last| last.0 == health && last.1 == why) {
             return;
         }

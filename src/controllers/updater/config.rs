@@ -13,11 +13,9 @@ use plimsoll_core::{recommender::NamespaceScope, sizing::LimitPolicy, updater::S
 /// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct UpdaterConfig {
-    /// Settings of the process.
     pub process: ProcessConfig,
     /// The time between the starts of two passes.
     pub interval: Duration,
-    /// Settings of the update decision.
     pub settings: Settings,
     /// Whether native sidecars are sized as well.
     pub native_sidecars: bool,
@@ -26,7 +24,6 @@ pub struct UpdaterConfig {
     /// Whether targets of HorizontalPodAutoscalers change together with requests.
     pub retarget_hpas: bool,
     pub eviction_rate: RateLimit,
-    /// Rate limit of in-place resizes.
     pub resize_rate: RateLimit,
     /// How many workloads are processed concurrently when startup boosts are removed; at least 1.
     pub boost_workers: usize,
@@ -34,15 +31,11 @@ pub struct UpdaterConfig {
     pub admission_check: Option<AdmissionCheck>,
     /// Namespace of the heartbeat Leases of recommenders.
     pub heartbeat_namespace: String,
-    /// Namespace of the Lease of the horizontal controller.
     pub horizontal_lease_namespace: String,
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
-    /// The namespaces to watch.
     pub scope: NamespaceScope,
-    /// Leader election.
     pub election: ElectionConfig,
-    /// Which objects have metrics of their own.
     pub object_metrics: Cardinality,
 }
 

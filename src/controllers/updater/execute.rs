@@ -38,7 +38,6 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How a pass continues after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PassControl {
-    /// Continue with this VPA.
     Continue,
     /// Continue with the next VPA: the decision about this one is outdated.
     NextVpa,
@@ -62,7 +61,6 @@ impl PassDeadline<'_> {
     }
 }
 
-/// Executes the steps of passes.
 pub(super) struct StepExecutor {
     pub shared: Arc<Shared>,
     pub store: Arc<StateStore>,
@@ -161,7 +159,7 @@ impl StepExecutor {
     }
 
     fn control_after_failure(&self) -> PassControl {
-        let is_leader = self.store.writer.permit.fence().is_granted();
+        let is_leader = self.store.writer.permit.fence.is_granted();
         if is_leader { PassControl::NextVpa } else { PassControl::EndPass }
     }
 

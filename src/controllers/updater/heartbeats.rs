@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -12,6 +11,7 @@ use kube::{
     ResourceExt as _,
     api::{Api, ListParams},
 };
+use parking_lot::Mutex;
 
 use crate::{
     cluster::leader::heartbeat::{HISTORY_ANNOTATION, lease_name},
@@ -62,13 +62,9 @@ impl ObservedLease {
 }
 
 impl Heartbeats {
-    fn lock(&self) -> MutexGuard<'_, HeartbeatState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Records the result of a poll.
     fn observe(&self, leases: Vec<Lease>, now: Instant) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let mut before = std::mem::take(&mut state.leases);
         for lease in leases {
             let name = lease.name_any();
@@ -123,7 +119,7 @@ impl Heartbeats {
     pub fn observe_once(&self, leases: Vec<Lease>, wall: Time) {
         let now = Instant::now();
         self.observe(leases, now);
-        for beat in self.lock().leases.values_mut() {
+        for beat in self.0.lock().leases.values_mut() {
             let Some(renewed) = &beat.renewed else { continue };
             let age = wall.nanos_since(Time::from(renewed.0)).max(0);
             beat.last_change = now.checked_sub(Duration::from_nanos(age.unsigned_abs()));
@@ -132,17 +128,17 @@ impl Heartbeats {
 
     /// When a heartbeat of the VPA's recommender was last renewed.
     pub fn renewed(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> Option<Time> {
-        let state = self.lock();
+        let state = self.0.lock();
         let times = state.leases_for_vpa(vpa, namespace).filter_map(|beat| beat.renewed.as_ref());
         times.map(|at| Time::from(at.0)).max()
     }
 
     pub fn record_failure(&self) {
-        self.lock().read_failed = Some(true);
+        self.0.lock().read_failed = Some(true);
     }
 
     pub fn for_vpa(&self, vpa: &VerticalPodAutoscaler, namespace: &str) -> RecommenderHeartbeat {
-        let state = self.lock();
+        let state = self.0.lock();
         match state.read_failed {
             None => return RecommenderHeartbeat::NotYetObserved,
             Some(true) => return RecommenderHeartbeat::Unknown,

@@ -4,11 +4,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::Future,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
@@ -51,7 +51,7 @@ pub(crate) struct PassLookups<'a> {
 impl OwnerLookups {
     /// Starts the lookups of one pass. Each response ticks the watchdog.
     pub fn start_pass<'a>(&'a self, loop_watchdog: Option<&'a LoopWatchdog>) -> PassLookups<'a> {
-        let mut history = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.0.lock();
         history.passes = history.passes.wrapping_add(1);
         let snapshot = history.clone();
         PassLookups {
@@ -68,7 +68,7 @@ impl OwnerLookups {
 
 impl Drop for PassLookups<'_> {
     fn drop(&mut self) {
-        let mut history = self.owner_lookups.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = self.owner_lookups.0.lock();
         let is_still_slow =
             |kind: &Kind| self.kinds.contains(kind) && !self.fast_kinds.contains(kind);
         history.slow_kinds.retain(is_still_slow);

@@ -47,7 +47,6 @@ const SKIPS_BEFORE_YIELD: usize = 64;
 pub struct PassSummary {
     /// VPAs that were processed.
     pub vpas: usize,
-    /// Pods of these VPAs.
     pub pods: usize,
     /// Pods that were evicted.
     pub evicted: usize,
@@ -65,7 +64,6 @@ struct PassState {
     waiting: NextPassOrder,
 }
 
-/// The outcome of a pass for one VPA.
 struct VpaResult {
     tally: VpaTotals,
     next: PassControl,
@@ -73,7 +71,6 @@ struct VpaResult {
     waits_for_budget: bool,
 }
 
-/// Settings that are the same for all VPAs of a pass.
 #[derive(Clone, Copy)]
 struct PassSettings<'a> {
     is_admission_ready: bool,

@@ -1,11 +1,12 @@
 //! Which optional writes RBAC allows, checked once at the start, and whether the API server supports in-place resize.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use kube::Client;
+use parking_lot::Mutex;
 
 use super::config::UpdaterConfig;
 use crate::cluster::{
@@ -23,7 +24,6 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is one right of its own")]
 pub(super) struct AllowedWrites {
-    /// The state of workloads, on their VPAs.
     pub workload_state: bool,
     /// The disruption ledger, in the Lease.
     pub ledger: bool,
@@ -142,8 +142,7 @@ impl Permissions {
         if self.config.settings.compat == Compat::Upstream {
             return Some(true);
         }
-        let lock = || self.resize_support.lock().unwrap_or_else(PoisonError::into_inner);
-        let cached = *lock();
+        let cached = *self.resize_support.lock();
         if let Some((_, is_supported)) =
             cached.filter(|(read_at, _)| read_at.elapsed() < RECHECK_INTERVAL)
         {
@@ -151,7 +150,7 @@ impl Permissions {
         }
         match discover_resize(&self.client).await {
             Some(is_supported) => {
-                *lock() = Some((Instant::now(), is_supported));
+                *self.resize_support.lock() = Some((Instant::now(), is_supported));
                 Some(is_supported)
             }
             // Keep the last result.

@@ -220,7 +220,6 @@ impl UpdaterState {
 /// Persists state, as far as RBAC allows it.
 pub(super) struct StateStore {
     pub shared: Arc<Shared>,
-    /// The disruption ledger.
     pub ledger: LeaseAnnotationStore,
     pub writer: ActionWriter,
 }

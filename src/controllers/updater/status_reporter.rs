@@ -2,10 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{
@@ -73,22 +74,14 @@ impl PausedUpdates {
         Self { shared, states: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, PausedState>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Removes VPAs that no longer exist.
     pub fn retain(&self, is_there: impl Fn(&ObjectKey) -> bool) {
-        self.lock().retain(|key, _| is_there(key));
+        self.states.lock().retain(|key, _| is_there(key));
     }
 
     /// Removes all entries. Returns whether there were any.
     pub fn clear(&self) -> bool {
-        !std::mem::take(&mut *self.lock()).is_empty()
-    }
-
-    fn get(&self, key: &ObjectKey) -> Option<PausedState> {
-        self.lock().get(key).cloned()
+        !std::mem::take(&mut *self.states.lock()).is_empty()
     }
 
     fn vpa(&self, key: &ObjectKey) -> Option<Arc<VerticalPodAutoscaler>> {
@@ -99,7 +92,7 @@ impl PausedUpdates {
 impl StatusSource for PausedUpdates {
     fn next_patch(&self, key: &ObjectKey) -> Option<StatusPatch> {
         let vpa = self.vpa(key)?;
-        let state = self.get(key).unwrap_or_default();
+        let state = self.states.lock().get(key).cloned().unwrap_or_default();
         if state.is_pending {
             return None;
         }
@@ -139,7 +132,7 @@ impl VpaMetricsSource for PausedUpdates {
         visit: &mut dyn FnMut(UpdateRow<'_>),
     ) -> Option<ObjectKey> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let paused = self.lock();
+        let paused = self.states.lock();
         let from = after.map_or(Unbounded, Excluded);
         let mut last = None;
         for (vpa, state) in paused.range::<ObjectKey, _>((from, Unbounded)).take(PAGE_SIZE) {
@@ -200,7 +193,7 @@ impl StatusReporter {
     /// Reports the outcome of a pass for one VPA.
     pub fn report_paused(&self, workload: &Workload, decision: &Decision, now: Time) {
         let state = paused_state(workload, decision);
-        let before = self.paused.lock().insert(workload.key.clone(), state.clone());
+        let before = self.paused.states.lock().insert(workload.key.clone(), state.clone());
         let always = self.shared.config.settings.compat == Compat::Upstream;
         let is_known =
             |uid: &str| before.as_ref().is_some_and(|state| state.infeasible.contains(uid));

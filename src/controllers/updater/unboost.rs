@@ -2,12 +2,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt as _;
+use parking_lot::Mutex;
 
 use super::{
     Shared,
@@ -82,12 +83,8 @@ impl BoostRemover {
                 stream::iter(removals).buffer_unordered(workers).collect().await;
             wait = delays.into_iter().fold(wait, Duration::min);
         }
-        self.dry_run_logged().retain(|uid, _| boosted.contains(uid));
+        self.dry_run_logged.lock().retain(|uid, _| boosted.contains(uid));
         wait
-    }
-
-    fn dry_run_logged(&self) -> MutexGuard<'_, HashMap<String, Action>> {
-        self.dry_run_logged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn unboost(&self, workload: &Workload, stop: &ShutdownToken) -> Duration {
@@ -110,7 +107,7 @@ impl BoostRemover {
         while let Some(step) = pass.next() {
             let uid = workload.pods[step.pod].uid().unwrap_or_default();
             if self.shared.config.dry_run.is_some()
-                && self.dry_run_logged().insert(uid, step.action.clone()).as_ref()
+                && self.dry_run_logged.lock().insert(uid, step.action.clone()).as_ref()
                     == Some(&step.action)
             {
                 pass.record_result(StepResult::Done);

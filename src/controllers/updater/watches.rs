@@ -1,10 +1,8 @@
 //! What the updater watches: VPAs, pods, LimitRanges, and the controllers that own pods.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
@@ -108,12 +106,11 @@ impl Watches {
     pub fn export_metrics(&self, traffic: &ApiTrafficMetrics) {
         export_watch_metrics(traffic, self.all().chain(self.stores.quotas.watch.watch_status()));
         let (vpas, pods) = self.stores.counts();
-        traffic.set_watch_objects(self.vpas.name(), vpas);
-        traffic.set_watch_objects(self.pods.name(), pods);
+        traffic.set_watch_objects(self.vpas.name, vpas);
+        traffic.set_watch_objects(self.pods.name, pods);
     }
 }
 
-/// The objects of the watches.
 #[derive(Debug, Default)]
 pub(super) struct WatchStores {
     scope: NamespaceScope,
@@ -126,14 +123,10 @@ pub(super) struct WatchStores {
     pub boosted_pod_changed: Notify,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl WatchStores {
     /// The namespaces in scope that have VPAs, sorted.
     pub fn namespaces(&self) -> Vec<Arc<str>> {
-        let mut namespaces = lock(&self.vpas).namespaces();
+        let mut namespaces = self.vpas.lock().namespaces();
         namespaces.retain(|namespace| self.scope.includes(namespace));
         namespaces
     }
@@ -145,32 +138,32 @@ impl WatchStores {
 
     /// The VPAs of a namespace, sorted by name.
     pub fn vpas(&self, namespace: &str) -> Vec<Arc<VerticalPodAutoscaler>> {
-        lock(&self.vpas).in_namespace(namespace).cloned().collect()
+        self.vpas.lock().in_namespace(namespace).cloned().collect()
     }
 
     /// The pods of a namespace, sorted by name.
     pub fn pods(&self, namespace: &str) -> Vec<Arc<UpdaterPod>> {
-        lock(&self.pods).in_namespace(namespace).cloned().collect()
+        self.pods.lock().in_namespace(namespace).cloned().collect()
     }
 
     /// The items of all LimitRanges of a namespace, sorted by LimitRange name.
     pub fn limit_range_items(&self, namespace: &str) -> Vec<LimitRangeItem> {
-        let ranges = lock(&self.limit_ranges);
+        let ranges = self.limit_ranges.lock();
         ranges.in_namespace(namespace).flatten().cloned().collect()
     }
 
     pub fn keys(&self) -> HashSet<ObjectKey> {
-        lock(&self.vpas).iter().map(|(key, _)| key.clone()).collect()
+        self.vpas.lock().iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// The number of VPAs and of pods.
     pub fn counts(&self) -> (usize, usize) {
-        (lock(&self.vpas).len(), lock(&self.pods).len())
+        (self.vpas.lock().len(), self.pods.lock().len())
     }
 
     /// Applies a change of a VPA, from the watch or from a direct read.
     pub fn apply_vpa_change(&self, change: ObjectChange<VerticalPodAutoscaler>) {
-        lock(&self.vpas).apply_object(change, |mut vpa| {
+        self.vpas.lock().apply_object(change, |mut vpa| {
             vpa.metadata.managed_fields = None;
             Arc::new(vpa)
         });
@@ -178,13 +171,13 @@ impl WatchStores {
 
     fn apply_pod_change(&self, change: ObjectChange<UpdaterPod>) {
         let is_boosted = matches!(&change, ObjectChange::Applied(pod) if pod.is_boosted());
-        lock(&self.pods).apply_object(change, Arc::new);
+        self.pods.lock().apply_object(change, Arc::new);
         if is_boosted {
             self.boosted_pod_changed.notify_one();
         }
     }
 
     fn apply_limit_range_change(&self, change: ObjectChange<PartialLimitRange>) {
-        lock(&self.limit_ranges).apply_object(change, |range| range.spec.limits);
+        self.limit_ranges.lock().apply_object(change, |range| range.spec.limits);
     }
 }

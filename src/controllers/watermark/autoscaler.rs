@@ -8,7 +8,7 @@ use plimsoll_core::{
         scale_target::ScaleTarget,
         wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     },
-    scaling::{Restriction, ScaleDecision},
+    scaling::ScaleDecision,
     types::{ObjectKey, Time, compat::Compat},
     watermark::{
         WpaOptions,
@@ -58,7 +58,6 @@ pub struct WatermarkState {
     pub has_unread_monitor: bool,
     /// When to retry the removal of the finalizer, after it failed.
     pub finalizer_retry_at: Option<Time>,
-    /// Options from the annotations.
     pub options: WpaOptions,
     /// The last decision of this process, if it has made one.
     pub last_decision: Option<Arc<ScaleDecision>>,
@@ -69,7 +68,6 @@ impl AutoscalerKind for WatermarkAutoscaler {
     type Status = WatermarkPodAutoscalerStatus;
     type State = WatermarkState;
     type Pod = ReplicaPod;
-    type Exported = ExportedState;
 
     const RESOURCE: &'static str = "watermarkpodautoscalers";
 
@@ -224,17 +222,8 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         }
     }
 
-    fn export_scale(exported: &mut ExportedState, moved: (u64, u64), desired: i32) {
-        exported.replicas_moved = Some(moved);
-        exported.desired_replicas = Some(desired);
-    }
-
     fn export_status(exported: &mut ExportedState, status: &WatermarkPodAutoscalerStatus) {
         watermark_state::set_conditions(exported, status);
-    }
-
-    fn health_of(exported: &ExportedState) -> (bool, Time) {
-        (exported.restrictions().contains(&Restriction::MetricUnknown), exported.reconciled_at)
     }
 
     fn begin_reconcile(&self, lateness: Duration) {

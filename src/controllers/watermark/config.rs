@@ -21,7 +21,6 @@ use plimsoll_core::{
 /// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct WatermarkConfig {
-    /// Settings of the process.
     pub process: ProcessConfig,
     /// Whether to behave like upstream.
     pub compat: Compat,
@@ -53,7 +52,6 @@ pub struct WatermarkConfig {
     pub prometheus: PrometheusQueries,
     /// Timeout of requests to the API server.
     pub request_timeout: Duration,
-    /// Leader election.
     pub election: ElectionConfig,
     /// Which objects have metrics of their own besides those with upstream's names.
     pub object_metrics: Cardinality,

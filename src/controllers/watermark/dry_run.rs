@@ -4,11 +4,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, api::ListParams, core::Status};
 use serde::Deserialize;
 
-use crate::{cluster::write::set_dry_run, controllers::runtime::command_client::Cluster};
+use crate::{
+    cluster::write::set_dry_run,
+    controllers::runtime::command_client::{Cluster, list_all},
+};
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
-
-/// Objects for each page of a list request.
-const PAGE_SIZE: u32 = 500;
 
 /// The part of an object that is needed here.
 #[derive(kube::Resource, Clone, Debug, Deserialize)]
@@ -28,7 +28,6 @@ struct DryRunSpec {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectSelection {
-    /// A single object.
     One {
         /// Namespace of the object; `None` for that of the kubeconfig's current context.
         namespace: Option<String>,
@@ -48,9 +47,7 @@ pub enum ObjectSelection {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DryRunSetting {
-    /// Namespace of the object.
     pub namespace: String,
-    /// Name of the object.
     pub name: String,
     /// Whether the object is in dry run.
     pub dry_run: bool,
@@ -111,26 +108,18 @@ async fn list_objects(
     api: Api<DryRunObject>,
     selector: &str,
 ) -> Result<Vec<DryRunSetting>, String> {
-    let mut found = Vec::new();
-    let mut parameters = ListParams::default().limit(PAGE_SIZE);
+    let mut parameters = ListParams::default();
     if !selector.is_empty() {
         parameters = parameters.labels(selector);
     }
-    loop {
-        let page = api
-            .list(&parameters)
-            .await
-            .map_err(|why| error_message("WatermarkPodAutoscalers", &why))?;
-        found.extend(page.items.into_iter().map(|object| DryRunSetting {
-            namespace: object.metadata.namespace.unwrap_or_default(),
-            name: object.metadata.name.unwrap_or_default(),
-            dry_run: object.spec.dry_run,
-        }));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
+    let objects = list_all(&api, parameters).await;
+    let objects = objects.map_err(|why| error_message("WatermarkPodAutoscalers", &why))?;
+    let setting = |object: DryRunObject| DryRunSetting {
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        name: object.metadata.name.unwrap_or_default(),
+        dry_run: object.spec.dry_run,
+    };
+    Ok(objects.into_iter().map(setting).collect())
 }
 
 /// Fails if no object was found: a script that changed nothing should not continue.

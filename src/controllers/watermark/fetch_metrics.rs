@@ -75,7 +75,6 @@ fn metric_timeouts(config: &WatermarkConfig) -> MetricTimeouts {
     }
 }
 
-/// Fetches the metrics of one object.
 pub(super) struct MetricFetcher<'a> {
     pub autoscaler: &'a WatermarkAutoscaler,
     pub spec: &'a WatermarkPodAutoscalerSpec,

@@ -34,7 +34,6 @@ pub(super) fn queue_removal(controller: &WatermarkController, state: &mut Object
     }
 }
 
-/// Reconciles an object that is being deleted.
 pub(super) async fn reconcile_deleted(
     controller: &WatermarkController,
     state: &mut ObjectState,

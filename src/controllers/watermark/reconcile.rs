@@ -79,7 +79,6 @@ pub(super) async fn reconcile(
     result
 }
 
-/// Labels of the object that are exported by metrics.
 fn exported_labels(keys: &[String], state: &ObjectState) -> Vec<(String, String)> {
     let labels = state.object.labels();
     let keys = keys.iter();
@@ -91,7 +90,6 @@ struct Reconcile<'a> {
     controller: &'a WatermarkController,
     key: &'a ObjectKey,
     state: &'a mut ObjectState,
-    /// The spec with its defaults.
     spec: WatermarkPodAutoscalerSpec,
     exported: ExportedState,
     now: Time,
@@ -183,7 +181,6 @@ impl Reconcile<'_> {
             Compat::Upstream => self.state.status(),
         };
         let input = DecisionInput {
-            rules: &rules,
             context: EvaluationContext {
                 rules: &rules,
                 readiness,
@@ -199,7 +196,6 @@ impl Reconcile<'_> {
             status: &resolved_status,
             previous: &previous,
             now,
-            fixes,
         };
         let decision = input.decide();
         for row in &decision.metrics {

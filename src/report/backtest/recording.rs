@@ -137,7 +137,7 @@ async fn advance(load: &mut HistoryLoad, sink: &mut RecordingSink) -> Option<Que
 /// Whether the memory of a container follows its limit, so that use under another limit cannot be derived from use.
 fn is_memory_elastic(workload: &Workload, container: &str) -> bool {
     let known = workload.containers.iter().find(|known| *known.name == *container);
-    match known.and_then(|known| known.runtime.as_ref()) {
+    match known.and_then(|known| known.runtime.as_deref()) {
         Some(RuntimeHint::Jvm { max_heap, .. }) => max_heap.is_none(),
         Some(RuntimeHint::Go { follows_limit, .. }) => *follows_limit,
         None => false,

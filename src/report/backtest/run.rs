@@ -396,7 +396,7 @@ async fn plan_time(
                 server: source.server.name.clone(),
                 error,
             })?;
-            let oldest = available(history.client(), &schema, (now, length)).await;
+            let oldest = available(&history.client, &schema, (now, length)).await;
             let oldest = oldest.map_err(|failure| failed(failure.to_string()))?;
             let planned = plan(&source.server.name, now, wanted, oldest)?;
             let is_shorter = |known: &PlannedTime| {

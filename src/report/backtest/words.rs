@@ -187,6 +187,9 @@ fn frontier_step(
     to: &FrontierStep,
 ) -> Option<String> {
     let (extra, avoided) = (to.extra_cost?, to.avoided_days?);
+    if extra == 0.0 && avoided == 0 {
+        return Some(format!("{} and {} cost and avoid the same.", from.policy, to.policy));
+    }
     let days =
         if avoided == 1 { "1 bad day".to_owned() } else { counted(avoided as usize, "bad day") };
     let each = to.price_per_day.filter(|_| avoided > 1);

@@ -44,7 +44,6 @@ pub struct ClusterCheckConfig {
     pub cluster_options: ClusterOptions,
     /// `None` for all namespaces.
     pub namespace: Option<String>,
-    /// The connection to a Prometheus.
     pub connection: TransportConfig,
     /// Whether the address in `connection` was given. Otherwise the server is looked for.
     pub has_address: bool,
@@ -67,7 +66,6 @@ pub enum ClusterCheckError {
     Deadline { address: String, deadline: Duration },
 }
 
-/// Reads the cluster and checks it.
 pub async fn examine_cluster(
     config: &ClusterCheckConfig,
     user_agent: &'static str,

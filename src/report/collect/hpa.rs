@@ -34,7 +34,7 @@ use plimsoll_core::{
 use super::lookup::{ExplainError, find_object};
 use crate::{
     cluster::{
-        cache::{controllers::WellKnown, replica_pod::OwnerRef},
+        cache::controllers::WellKnown,
         metric_sources::{firing_alerts::alert_query, pod_samples::fetch_pod_samples},
         snapshot::{ClusterSnapshot, ReadError, ReadErrorCause, SnapshotPart, list},
         target::scale::{
@@ -59,7 +59,6 @@ const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct ExplainHpaConfig {
     /// Namespace of the object; `None` selects the namespace of the kubeconfig's current context.
     pub namespace: Option<String>,
-    /// Name of the object.
     pub name: String,
     /// The flags of the HPA controller.
     pub config: Config,
@@ -212,7 +211,6 @@ pub async fn explain(
     }))
 }
 
-/// The VPAs of the target.
 fn of_target(
     vpas: &[VerticalPodAutoscaler],
     target: &CrossVersionObjectReference,
@@ -327,14 +325,8 @@ async fn with_owners(
             _ if target_uid.is_empty() => false,
             None => true,
             Some(owner) => {
-                let owner = OwnerRef {
-                    api_version: (&*owner.api_version).into(),
-                    kind: (&*owner.kind).into(),
-                    name: (&*owner.name).into(),
-                    uid: (&*owner.uid).into(),
-                };
                 // The owners of owners are cached.
-                let is_owned = scales.owners.contains(target_uid, namespace, &owner).await;
+                let is_owned = scales.owners.contains(target_uid, namespace, &owner.into()).await;
                 is_owned == Some(false)
             }
         };

@@ -29,13 +29,11 @@ pub enum ExplainError {
     CrdMissing { address: String, kind: String },
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
-    /// The storage directory does not exist.
     #[error(
         "--storage=local:{0}: no such directory; without --storage the explanation that the recommender stored on the \
          VPA is used"
     )]
     NoDirectory(String),
-    /// The storage directory is locked by a recommender.
     #[error(
         "--storage=local:{0}: in use by a recommender, which need not be stopped: without --storage the explanation \
          that the recommender stored on the VPA is used"

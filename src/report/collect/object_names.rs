@@ -41,7 +41,6 @@ impl NamedKind {
     }
 }
 
-/// The names of namespaces that start with a word.
 pub async fn namespaces(cluster: &Cluster, word: &str) -> Vec<String> {
     let mut names = Vec::new();
     add(cluster, NamedKind::Namespace, None, &mut names, |name| matching(name, word)).await;

@@ -16,8 +16,7 @@ use plimsoll_core::{
     sizing::{LimitPolicy, LimitRangeItem, quota::Quota},
     types::{Time, compat::Compat},
     updater::{
-        DesiredReplicas, DisruptionBudget, PassContext, PersistedState, PodOwner, Settings,
-        WorkloadState,
+        DisruptionBudget, PassContext, PersistedState, PodOwner, Settings, WorkloadState,
         guard::{BudgetKind, disruption_budget::PodCounts, workload_state},
     },
     vpa_match,
@@ -68,7 +67,6 @@ pub struct ExplainPodConfig {
     pub heartbeat_namespace: String,
     /// Whether targets of HorizontalPodAutoscalers change together with requests.
     pub retarget_hpas: bool,
-    /// Namespace of the Lease of the horizontal controller.
     pub horizontal_lease_namespace: String,
     /// Namespace of the updater's Lease, which stores the recent disruptions.
     pub lease_namespace: String,
@@ -83,24 +81,7 @@ pub async fn explain(
 ) -> Result<PodReport, ExplainError> {
     let namespace = config.namespace.as_deref().unwrap_or(&cluster.namespace);
     let (client, compat) = (&cluster.client, config.settings.compat);
-    let other_parts = [SnapshotPart::Constraints, SnapshotPart::DisruptionBudgets];
-    let hpas: &[_] = match compat {
-        Compat::Upstream => &[],
-        Compat::Plimsoll => &[SnapshotPart::Hpas],
-    };
-    let parts = [&MATCHED_PARTS[..], &other_parts, hpas].concat();
-    let (snapshot, leases, can_resize) = tokio::join!(
-        ClusterSnapshot::read(client, Some(namespace), &parts),
-        read_leases(client, Leases::namespaces(config)),
-        async {
-            match compat {
-                // Upstream does not check.
-                Compat::Upstream => Some(true),
-                Compat::Plimsoll => discover_resize(client).await,
-            }
-        },
-    );
-    let snapshot = ClusterSnapshot { leases, ..snapshot };
+    let (snapshot, can_resize) = read_namespace(config, client, namespace).await;
     let pod = find_object(cluster, &snapshot.pods, namespace, &config.name)?;
     let vpas = &required(cluster, &snapshot.vpas)?.objects;
     let unreadable = |error| ExplainError::unreadable(cluster, &error);
@@ -134,9 +115,7 @@ pub async fn explain(
         notes
             .push("Failed to find out whether the API server supports in-place resize.".to_owned());
     }
-    let desired_replicas = |owner: &PodOwner| {
-        workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
-    };
+    let desired_replicas = |owner: &PodOwner| workload.desired_replicas_of(owner);
     let context = PassContext {
         desired_replicas: &desired_replicas,
         pod_counts: PodCounts { cluster: cluster_pods.unwrap_or(known), namespace: known },
@@ -145,21 +124,7 @@ pub async fn explain(
         can_resize: can_resize.unwrap_or(false),
         now,
     };
-    let flags = DecisionFlags {
-        settings: &config.settings,
-        native_sidecars: config.native_sidecars,
-        limit_policy: config.limit_policy,
-        // Reports what an updater with all permissions would do.
-        may_scale: true,
-    };
-    let Constraints { limit_ranges, quotas } = constraints;
-    let horizontal_leases = snapshot.leases.get(&config.horizontal_lease_namespace);
-    let is_replaced = is_hpa_controller_replaced(horizontal_leases, now);
-    let (vpa, controllers) = (&workload.vpa, &snapshot.controllers);
-    let retargeting = config.retarget_hpas.then_some(Retargeting { now, needs_record: false });
-    let sharing = SharingContext { is_replaced, retargeting };
-    let shared = shared_requests(&snapshot, controllers, vpa, sharing, &mut notes);
-    let inputs = DecisionInputs::new(workload, flags, &limit_ranges, quotas, shared, now);
+    let inputs = decision_inputs(config, (&snapshot, &constraints), workload, now, &mut notes);
     let decision =
         decide(&config.settings, workload, &inputs, index, context, persisted, disruptions);
     let found = ExplainedPod {
@@ -173,6 +138,56 @@ pub async fn explain(
         competing_vpas: competing_vpas(workload, vpas),
     };
     Ok(build::report(found, notes))
+}
+
+/// Reads what decisions about the pods of a namespace need, and whether they can be resized in place, if that is known.
+async fn read_namespace(
+    config: &ExplainPodConfig,
+    client: &Client,
+    namespace: &str,
+) -> (ClusterSnapshot, Option<bool>) {
+    let compat = config.settings.compat;
+    let other_parts = [SnapshotPart::Constraints, SnapshotPart::DisruptionBudgets];
+    let hpas: &[_] = match compat {
+        Compat::Upstream => &[],
+        Compat::Plimsoll => &[SnapshotPart::Hpas],
+    };
+    let parts = [&MATCHED_PARTS[..], &other_parts, hpas].concat();
+    let (snapshot, leases, can_resize) = tokio::join!(
+        ClusterSnapshot::read(client, Some(namespace), &parts),
+        read_leases(client, Leases::namespaces(config)),
+        async {
+            match compat {
+                // Upstream does not check.
+                Compat::Upstream => Some(true),
+                Compat::Plimsoll => discover_resize(client).await,
+            }
+        },
+    );
+    (ClusterSnapshot { leases, ..snapshot }, can_resize)
+}
+
+/// The inputs of decisions about a workload, for an updater with all permissions.
+fn decision_inputs<'a>(
+    config: &'a ExplainPodConfig,
+    (snapshot, constraints): (&ClusterSnapshot, &Constraints),
+    workload: &Workload,
+    now: Time,
+    notes: &mut Vec<String>,
+) -> DecisionInputs<'a> {
+    let flags = DecisionFlags {
+        settings: &config.settings,
+        native_sidecars: config.native_sidecars,
+        limit_policy: config.limit_policy,
+        may_scale: true,
+    };
+    let horizontal_leases = snapshot.leases.get(&config.horizontal_lease_namespace);
+    let is_replaced = is_hpa_controller_replaced(horizontal_leases, now);
+    let retargeting = config.retarget_hpas.then_some(Retargeting { now, needs_record: false });
+    let sharing = SharingContext { is_replaced, retargeting };
+    let shared = shared_requests(snapshot, &snapshot.controllers, &workload.vpa, sharing, notes);
+    let Constraints { limit_ranges, quotas } = constraints;
+    DecisionInputs::new(workload, flags, limit_ranges, quotas.clone(), shared, now)
 }
 
 /// The objects of a namespace that constrain the sizes of pods.

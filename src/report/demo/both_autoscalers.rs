@@ -22,7 +22,6 @@ pub struct ServiceMeans {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BothAutoscalers {
-    /// Simulated days.
     pub days: u64,
     /// The VPA changes memory only.
     pub memory_only: ServiceMeans,
@@ -38,7 +37,6 @@ impl From<Outcome> for ServiceMeans {
     }
 }
 
-/// Simulates the service with a load of this seed.
 pub fn simulate(seed: u64, observer: &dyn ProgressObserver) -> Result<BothAutoscalers, DemoError> {
     let means = |mode| {
         if observer.is_cancelled() {

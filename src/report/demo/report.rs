@@ -18,7 +18,6 @@ use super::{
 /// Version of the JSON schema, incremented when a field changes its meaning or is removed, but not when one is added.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// A demo and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DemoReport {

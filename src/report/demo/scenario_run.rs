@@ -26,16 +26,13 @@ pub const START: Time = Time::from_secs(1_767_571_200);
 /// Hours between saves. Each waits for the disk, so more of them would make the demo slow on a slow disk.
 const HOURS_BETWEEN_SAVES: u32 = 3;
 
-/// One of the two scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
-    /// Without recommendations.
     Without,
     /// With recommendations, which are applied.
     With,
 }
 
-/// Observes the progress of the simulation.
 pub trait ProgressObserver: Send {
     /// Called after each simulated minute of a container.
     fn step(&mut self, scenario: Scenario, step: &ContainerMinute) {
@@ -59,28 +56,17 @@ pub enum DemoError {
     /// The storage failed.
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
-    /// The directory of the history cannot be created.
     #[error(
         "{}: {error}: set TMPDIR to a writable directory, or pass --keep-store DIR",
         place.display()
     )]
-    StoreUnavailable {
-        /// The directory.
-        place: std::path::PathBuf,
-        /// The cause.
-        error: std::io::Error,
-    },
+    StoreUnavailable { place: std::path::PathBuf, error: std::io::Error },
     /// The store already holds a history, which the demo's would mix with.
     #[error(
         "{}: already contains a history ({records} records): pass an empty directory to --keep-store",
         place.display()
     )]
-    NotEmpty {
-        /// The directory.
-        place: std::path::PathBuf,
-        records: usize,
-    },
-    /// The user has interrupted the demo.
+    NotEmpty { place: std::path::PathBuf, records: usize },
     #[error("interrupted")]
     Interrupted,
     #[error(transparent)]
@@ -281,6 +267,5 @@ pub struct Config {
     pub days: u32,
     /// Directory of the recommender's history, which is kept; `None` for a temporary directory.
     pub store: Option<PathBuf>,
-    /// Settings of the recommender.
     pub settings: Settings,
 }

@@ -13,7 +13,6 @@ use plimsoll_core::{
 
 pub const NAMESPACE: &str = "shop";
 
-/// A workload with its description.
 #[derive(Clone, Debug)]
 pub struct DemoWorkload {
     pub workload: Workload,

@@ -20,7 +20,6 @@ const INDENT: usize = 7;
 pub struct ClusterReport {
     pub schema_version: u32,
     pub kind: String,
-    /// The version of the program.
     pub version: String,
     /// When the cluster was read.
     pub at: Time,
@@ -35,7 +34,6 @@ pub struct ClusterReport {
 }
 
 impl ClusterReport {
-    /// The report of these findings.
     pub fn new(facts: &ClusterFacts, cluster: String, findings: Vec<Finding>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,

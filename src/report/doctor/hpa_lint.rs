@@ -13,7 +13,6 @@ const SCHEMA_VERSION: u32 = 1;
 pub struct HpaLintReport {
     pub schema_version: u32,
     pub kind: String,
-    /// The version of the program.
     pub version: String,
     /// When the objects were read.
     pub at: Time,
@@ -29,9 +28,7 @@ pub struct HpaLintReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HpaFinding {
-    /// The namespace of the object.
     pub namespace: String,
-    /// The name of the object.
     pub name: String,
     /// A stable identifier, independent of the message.
     pub code: String,

@@ -115,7 +115,7 @@ pub async fn read_cluster_evidence(
     match age(histories.last_sample, now) {
         Some(age) if age > MAX_AGE => evidence.unread.push(Unread {
             what: format!("history of the last {}", format_span(MAX_AGE)),
-            why: format!("the latest sample of {} is {} old", history.server(), format_span(age)),
+            why: format!("the latest sample of {} is {} old", history.server, format_span(age)),
         }),
         Some(age) if age > FRESH => {
             if let Some((_, end)) = &mut evidence.span {
@@ -124,7 +124,7 @@ pub async fn read_cluster_evidence(
             evidence.remarks.push(format!(
                 "the history ends {} ago: {} has no later sample",
                 format_span(age),
-                history.server()
+                history.server
             ));
         }
         _ => {}

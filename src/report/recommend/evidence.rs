@@ -177,7 +177,7 @@ impl ReadEvidence<'_> {
             let java = workload
                 .containers
                 .iter()
-                .filter(|known| matches!(known.runtime, Some(RuntimeHint::Jvm { .. })));
+                .filter(|known| matches!(known.runtime.as_deref(), Some(RuntimeHint::Jvm { .. })));
             let mut java = java.map(|known| &*known.name);
             let is_only_java = java.next() == Some(&*container.name) && java.next().is_none();
             let name = Arc::clone(&container.name);

@@ -63,7 +63,7 @@ pub struct HistoryWorkload {
 
 #[derive(Clone, Debug)]
 pub struct HistoryContainer {
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// When it runs.
     pub role: ContainerRole,
     /// Its CPU request, if it has one and it is known.
@@ -92,7 +92,7 @@ impl HistoryWorkload {
             name: container.name.clone(),
             role: container.role,
             cpu_request: running_request_of(container, Resource::Cpu).map(MilliCpu),
-            is_java: matches!(container.runtime, Some(RuntimeHint::Jvm { .. })),
+            is_java: matches!(container.runtime.as_deref(), Some(RuntimeHint::Jvm { .. })),
         });
         Self {
             is_job: matches!(&*workload.kind, "CronJob" | "Job"),

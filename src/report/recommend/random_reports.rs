@@ -100,8 +100,8 @@ fn reason() -> BoxedStrategy<RiskReason> {
     .boxed()
 }
 
-fn explanation() -> BoxedStrategy<Option<ResourceExplanation>> {
-    let known: Vec<ResourceExplanation> = entries(&sample())
+fn explanation() -> BoxedStrategy<Option<Box<ResourceExplanation>>> {
+    let known: Vec<Box<ResourceExplanation>> = entries(&sample())
         .flat_map(|entry| &entry.container.resources)
         .filter_map(|resource| resource.explanation.clone())
         .collect();

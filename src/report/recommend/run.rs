@@ -151,9 +151,9 @@ pub enum RecommendError {
     Workloads(String),
 }
 
-/// The message about a server. Some errors name it themselves, and say that a query is retried, which it is not.
+/// The message about a server. Some errors name it themselves.
 fn series_message(server: &str, error: &DetectError) -> String {
-    let why = error.to_string().replace(" (will be retried)", "");
+    let why = error.to_string();
     let place = if why.contains(server) { String::new() } else { format!("{server}: ") };
     format!("{place}{why}; `plimsoll doctor --prometheus-address=URL` shows the details")
 }

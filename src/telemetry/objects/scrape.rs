@@ -18,7 +18,8 @@ pub(in crate::telemetry) fn definitions(
             || replicas.iter().any(|replicas| replicas.prints(family))
     });
     let mut definitions: Vec<Definition> = shared.map(|family| family.definition).collect();
-    definitions.extend(replicas.iter().flat_map(|replicas| replicas.upstream_definitions()));
+    let upstream = replicas.iter().flat_map(|replicas| &replicas.upstream.families);
+    definitions.extend(upstream.map(|family| family.definition));
     definitions
 }
 
@@ -83,7 +84,7 @@ impl ObjectScrape {
         } else {
             let index = self.family - OBJECT_FAMILIES.len();
             let mut families = self.replicas.iter().flat_map(|replicas| {
-                replicas.upstream_families().map(move |family| (replicas, family))
+                replicas.upstream.families.iter().map(move |family| (replicas, family))
             });
             let Some((replicas, family)) = families.nth(index) else { return false };
             let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);

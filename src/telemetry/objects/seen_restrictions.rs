@@ -25,7 +25,6 @@ pub(in crate::telemetry) struct SeenRestrictionsPage<'a> {
 }
 
 impl SeenRestrictions {
-    /// Starts a page of a scrape.
     pub fn page(&self) -> SeenRestrictionsPage<'_> {
         let objects = self.0.lock();
         SeenRestrictionsPage { objects, seen: Vec::new() }

@@ -13,16 +13,13 @@ use plimsoll_core::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedMonitor {
     pub name: String,
-    /// Whether it blocks scaling.
     pub blocks: bool,
 }
 
-/// The exported state of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExportedState {
     /// Kind and name of the target.
     pub target: (String, String),
-    /// Whether the object is in dry run.
     pub dry_run: bool,
     /// Minimum and maximum replicas.
     pub bounds: (i32, i32),
@@ -33,7 +30,6 @@ pub struct ExportedState {
     pub scaling_active: bool,
     /// The conditions that have a gauge, with their values.
     pub conditions: Vec<(&'static str, bool)>,
-    /// Whether the proposal is within the bounds.
     pub within_bounds: Option<bool>,
     /// Whether the scale-up limit caps the proposal.
     pub upscale_capping: Option<bool>,
@@ -43,7 +39,6 @@ pub struct ExportedState {
     pub cooldown_seconds: Option<(f64, f64)>,
     /// Replicas added and removed by this process.
     pub replicas_moved: Option<(u64, u64)>,
-    /// Labels of the object that are exported.
     pub labels: Vec<(String, String)>,
     /// Of an HPA: what the controller does with it.
     pub update_mode: &'static str,
@@ -55,7 +50,6 @@ pub struct ExportedState {
     pub monitor: Option<ExportedMonitor>,
     /// The decision of the last reconcile, if it made one.
     pub decision: Option<Arc<ScaleDecision>>,
-    /// When the object was last reconciled.
     pub reconciled_at: Time,
     /// When one of its metric sources last had a value.
     pub last_value_at: Option<Time>,
@@ -65,7 +59,6 @@ pub struct ExportedState {
 /// in order of their keys, starting after the key `after`, and returns the key to continue from, or `None` after the last
 /// page. The lock is held for one page only.
 pub trait ReplicaMetricsSource: Send + Sync {
-    /// Visits a page of objects.
     fn visit(
         &self,
         after: Option<&ObjectKey>,
@@ -73,12 +66,10 @@ pub trait ReplicaMetricsSource: Send + Sync {
     ) -> Option<ObjectKey>;
 }
 
-/// An object with its exported state.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaRow<'a> {
     pub key: &'a ObjectKey,
     pub state: &'a ExportedState,
-    /// The time of the scrape.
     pub now: Time,
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LabelTag {
-    /// The name of the label in the series.
     pub name: String,
     /// The key of the label of the object; `None` for one of our own labels.
     pub key: Option<String>,

@@ -9,7 +9,6 @@ use super::{
     series::{ReplicaSeries, UpstreamFamily, UpstreamSeries},
 };
 use crate::telemetry::{
-    definition::Definition,
     exposition::FamilyWriter,
     labels::bool_label,
     objects::{Cardinality, ObjectFamily, SeenRestrictions},
@@ -26,7 +25,6 @@ enum ReplicaKind {
 }
 
 impl ReplicaKind {
-    /// The label `kind`.
     const fn as_str(self) -> &'static str {
         match self {
             Self::Watermark => "wpa",
@@ -57,7 +55,7 @@ pub struct ReplicaObjectMetrics {
     kind: ReplicaKind,
     source: Arc<dyn ReplicaMetricsSource>,
     cardinality: Cardinality,
-    upstream: UpstreamSeries,
+    pub(in crate::telemetry) upstream: UpstreamSeries,
     seen_restrictions: SeenRestrictions,
 }
 
@@ -85,7 +83,6 @@ impl ReplicaObjectMetrics {
         Self::new(ReplicaKind::Horizontal, source, cardinality, UpstreamSeries::default())
     }
 
-    /// Renders WatermarkPodAutoscalers.
     pub fn watermark(
         source: Arc<dyn ReplicaMetricsSource>,
         cardinality: Cardinality,
@@ -104,15 +101,6 @@ impl ReplicaObjectMetrics {
         Self { kind, source, cardinality, upstream, seen_restrictions }
     }
 
-    pub(in crate::telemetry) fn upstream_definitions(&self) -> impl Iterator<Item = Definition> {
-        self.upstream.families.iter().map(|family| family.definition)
-    }
-
-    pub(in crate::telemetry) fn upstream_families(&self) -> impl Iterator<Item = &UpstreamFamily> {
-        self.upstream.families.iter()
-    }
-
-    /// Whether a shared family has series of these objects.
     pub(in crate::telemetry) fn prints(&self, family: &ObjectFamily) -> bool {
         self.kind.series(family).is_some_and(|(_, values)| match self.cardinality {
             Cardinality::Standard | Cardinality::All => true,

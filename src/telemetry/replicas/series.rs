@@ -10,9 +10,7 @@ use crate::telemetry::definition::Definition;
 
 /// How a family reads its values from the row of an object.
 pub(in crate::telemetry) enum ReplicaSeries {
-    /// One value.
     Object(fn(&ReplicaRow<'_>) -> Option<f64>),
-    /// A value for each metric.
     Metric(fn(&MetricDecision) -> Option<f64>),
     /// A value for each value of a label.
     Labelled(fn(&ReplicaRow<'_>, &mut EmitSample<'_>)),
@@ -31,7 +29,7 @@ pub(in crate::telemetry) struct UpstreamFamily {
 /// All families under an upstream's names.
 #[derive(Default)]
 pub struct UpstreamSeries {
-    pub(super) families: Vec<UpstreamFamily>,
+    pub(in crate::telemetry) families: Vec<UpstreamFamily>,
     /// The labels of the family that has labels of objects.
     pub(super) tags: Vec<LabelTag>,
 }

@@ -11,27 +11,25 @@ use crate::telemetry::{
     registry::metric_families,
 };
 
-const NOT_YET_OBSERVED: &str = "it has not happened yet";
 /// Maximum number of recommenders with series of their own.
 const MAX_CLIENTS: usize = 256;
 const MAX_RESPONSE_SERIES: usize = 1024;
 const RESPONSE_LABELS: &[&str] = &["client", "code", "method"];
 
 metric_families! {
-    /// Metrics of calls to recommenders.
     #[derive(Clone, Debug)]
     pub struct RecommenderCallMetrics via pub new {
         requests: Family<Counter, 3>[MAX_RESPONSE_SERIES] = counter(
             "http_client_requests_total",
             "Responses of external recommenders; redirects count separately.",
         ).labels(RESPONSE_LABELS, "1 per recommender, code and method, 1,024 in all")
-        .absent(NOT_YET_OBSERVED);
+        .absent_at_first();
         durations: Family<Histogram, 3>[MAX_RESPONSE_SERIES] = histogram(
             "http_client_request_duration_seconds",
             "Response time of external recommenders.",
             &[0.1, 0.3, 0.6, 1.0, 3.0, 6.0, 9.0, 20.0],
         ).labels(RESPONSE_LABELS, "1 of 11 per recommender, code and method, 1,024 in all")
-        .unit("seconds").absent(NOT_YET_OBSERVED);
+        .unit("seconds").absent_at_first();
         errors: Family<Counter, 1>[MAX_CLIENTS] = counter(
             "http_client_requests_errors_total",
             "Requests to external recommenders without a response.",

@@ -59,7 +59,6 @@ pub fn start_cooldown(
     }
 }
 
-/// Updates the conditions from the status.
 pub fn set_conditions(state: &mut ExportedState, status: &WatermarkPodAutoscalerStatus) {
     let holds = |fact: ConditionType| {
         let exists = status.conditions.iter().any(|condition| condition.kind == fact.name());
@@ -67,7 +66,7 @@ pub fn set_conditions(state: &mut ExportedState, status: &WatermarkPodAutoscaler
     };
     state.scaling_active = holds(ConditionType::ScalingActive) == Some(true);
     let labelled =
-        ConditionType::ALL.into_iter().filter_map(|fact| Some((fact.label()?, holds(fact)?)));
+        ConditionType::ALL.iter().filter_map(|&fact| Some((fact.label()?, holds(fact)?)));
     state.conditions = labelled.collect();
 }
 

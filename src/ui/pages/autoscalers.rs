@@ -1,5 +1,7 @@
 //! HorizontalPodAutoscalers and WatermarkPodAutoscalers: the list, and the page of one name.
 
+use std::sync::Arc;
+
 use plimsoll_core::types::Time;
 use serde::Serialize;
 use serde_with::skip_serializing_none;
@@ -33,7 +35,7 @@ pub struct AutoscalersPage {
     #[serde(flatten)]
     pub head: PageHead,
     /// The autoscalers, sorted by namespace, kind and name.
-    pub autoscalers: Vec<AutoscalerFacts>,
+    pub autoscalers: Vec<Arc<AutoscalerFacts>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,7 +45,7 @@ pub struct AutoscalerPage {
     #[serde(flatten)]
     pub head: PageHead,
     /// An HPA, a WPA, or both.
-    pub autoscalers: Vec<AutoscalerFacts>,
+    pub autoscalers: Vec<Arc<AutoscalerFacts>>,
     /// The timeline of each of them.
     pub timelines: Vec<AutoscalerTimeline>,
 }
@@ -78,7 +80,7 @@ impl AutoscalerPage {
         (namespace, name): (&str, &str),
         timelines: Vec<Option<Result<ReplicaTimeline, String>>>,
     ) -> Option<Self> {
-        let is_named = |one: &&AutoscalerFacts| one.namespace == namespace && one.name == name;
+        let is_named = |one: &&Arc<AutoscalerFacts>| one.namespace == namespace && one.name == name;
         let found = snapshot.parts.autoscalers.iter().filter(is_named);
         let autoscalers: Vec<_> =
             found.filter(|one| scope.allows(&one.namespace)).cloned().collect();

@@ -1,5 +1,7 @@
 //! What is held back: VPAs whose pods need an update, and autoscalers whose replicas differ from what their metrics ask for.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{PageHead, csv::Csv};
@@ -33,11 +35,11 @@ pub struct HeldBackPage {
 #[serde(rename_all = "camelCase")]
 pub struct HeldBackObject {
     /// The kind of the autoscaler.
-    pub kind: String,
-    pub namespace: String,
-    pub name: String,
-    pub target_kind: String,
-    pub target_name: String,
+    pub kind: Arc<str>,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+    pub target_kind: Arc<str>,
+    pub target_name: Arc<str>,
     /// Why, and since when.
     #[serde(flatten)]
     pub held: HeldBack,
@@ -47,30 +49,30 @@ impl HeldBackPage {
     /// What is held back, of what may be seen.
     pub fn of(snapshot: &Snapshot, scope: &Scope) -> Self {
         let parts = &snapshot.parts;
+        let kind: Arc<str> = "VerticalPodAutoscaler".into();
         let vpas = parts.vpas.values().filter_map(|vpa| {
             Some(HeldBackObject {
-                kind: "VerticalPodAutoscaler".to_owned(),
-                namespace: vpa.namespace.clone(),
-                name: vpa.name.clone(),
-                target_kind: vpa.target_kind.clone(),
-                target_name: vpa.target_name.clone(),
-                held: vpa.held_back.clone()?,
+                held: HeldBack::clone(vpa.held_back.as_ref()?),
+                kind: Arc::clone(&kind),
+                namespace: Arc::clone(&vpa.namespace),
+                name: Arc::clone(&vpa.name),
+                target_kind: Arc::clone(&vpa.target_kind),
+                target_name: Arc::clone(&vpa.target_name),
             })
         });
         let autoscalers = parts.autoscalers.iter().flat_map(|one| {
             one.restrictions.iter().map(|reason| HeldBackObject {
-                kind: one.kind.clone(),
-                namespace: one.namespace.clone(),
-                name: one.name.clone(),
-                target_kind: one.target_kind.clone(),
-                target_name: one.target_name.clone(),
+                kind: one.kind.as_str().into(),
+                namespace: one.namespace.as_str().into(),
+                name: one.name.as_str().into(),
+                target_kind: one.target_kind.as_str().into(),
+                target_name: one.target_name.as_str().into(),
                 held: HeldBack {
-                    reason: reason.clone(),
-                    message: one.proposal.map_or_else(String::new, |proposal| {
-                        format!(
-                            "the metrics ask for {proposal} replicas, {} are desired",
-                            one.desired
-                        )
+                    reason: reason.as_str().into(),
+                    message: one.proposal.map_or_else(Arc::default, |proposal| {
+                        let desired = one.desired;
+                        format!("the metrics ask for {proposal} replicas, {desired} are desired")
+                            .into()
                     }),
                     since: None,
                     until: one.held_until.filter(|until| *until > parts.at),

@@ -99,7 +99,7 @@ impl OverviewPage {
         let mut held_back = BTreeMap::new();
         let vpas = parts.vpas.values().filter(|vpa| scope.allows(&vpa.namespace));
         for held in vpas.filter_map(|vpa| vpa.held_back.as_ref()) {
-            *held_back.entry(held.reason.clone()).or_default() += 1;
+            *held_back.entry(held.reason.as_ref().to_owned()).or_default() += 1;
         }
         let autoscalers: Vec<_> =
             parts.autoscalers.iter().filter(|one| scope.allows(&one.namespace)).collect();
@@ -121,7 +121,7 @@ impl OverviewPage {
             namespaces,
             quotas: quotas(snapshot, scope, None),
             labels: grouping_labels(snapshot, scope),
-            by_label: LabelTotals::of(snapshot, scope, label).filter(|_| !label.is_empty()),
+            by_label: if label.is_empty() { None } else { LabelTotals::of(snapshot, scope, label) },
             // Remarks may name servers and clusters.
             remarks: if scope.is_all() { parts.report.remarks.clone() } else { Vec::new() },
         }

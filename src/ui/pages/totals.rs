@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll_core::rightsizing::{
-    report::{Level, ResourceTotals, Totals, WorkloadReport},
+    report::{Level, ResourceTotals, Totals},
     survey::Resource,
     totals::TotalsBuilder,
 };
@@ -17,6 +17,7 @@ use crate::{
     ui::{
         access::Scope,
         layout::{self, Column},
+        rows::WorkloadRow,
         snapshot::Snapshot,
     },
 };
@@ -96,35 +97,40 @@ pub struct LabelTotals {
 impl LabelTotals {
     /// The sums of the workloads that may be seen; `None` if none of them has the label.
     pub(super) fn of(snapshot: &Snapshot, scope: &Scope, label: &str) -> Option<Self> {
-        let mut values: BTreeMap<&str, TotalsBuilder> = BTreeMap::new();
+        let has_label =
+            |row: &WorkloadRow| snapshot.reports.labels(row.index()).any(|(name, _)| name == label);
+        // All reports are made again, but not for a label that nothing has.
+        if !visible(snapshot, scope).any(has_label) {
+            return None;
+        }
+        let mut values: BTreeMap<String, TotalsBuilder> = BTreeMap::new();
         let mut without = TotalsBuilder::default();
-        for workload in visible(snapshot, scope) {
+        let mut indexes = visible(snapshot, scope).map(WorkloadRow::index);
+        snapshot.reports.visit(&snapshot.parts.vpas, &mut indexes, &mut |workload| {
             let of_value = match workload.labels.get(label) {
-                Some(value) => values.entry(value).or_default(),
+                Some(value) => values.entry(value.clone()).or_default(),
                 None => &mut without,
             };
             let is_job = JOB_KINDS.contains(&&*workload.kind);
-            of_value.add(workload, workload.replicas.map(f64::from).filter(|_| !is_job));
-        }
+            of_value.add(&workload, workload.replicas.map(f64::from).filter(|_| !is_job));
+        });
         let sums = |builder: TotalsBuilder| NamespaceTotals::from(&builder.totals());
         let values: BTreeMap<String, NamespaceTotals> =
-            values.into_iter().map(|(value, builder)| (value.to_owned(), sums(builder))).collect();
+            values.into_iter().map(|(value, builder)| (value, sums(builder))).collect();
         let without = sums(without);
         (!values.is_empty()).then(|| Self { label: label.to_owned(), values, without })
     }
 }
 
-fn visible<'a>(
-    snapshot: &'a Snapshot,
-    scope: &'a Scope,
-) -> impl Iterator<Item = &'a WorkloadReport> {
-    snapshot.parts.report.workloads.iter().filter(|one| scope.allows(&one.namespace))
+fn visible<'a>(snapshot: &'a Snapshot, scope: &'a Scope) -> impl Iterator<Item = &'a WorkloadRow> {
+    snapshot.rows.iter().filter(|one| scope.allows(&one.namespace))
 }
 
 /// The labels that group the workloads which may be seen, sorted.
 pub(super) fn grouping_labels(snapshot: &Snapshot, scope: &Scope) -> Vec<String> {
     let mut labels: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
-    for (label, value) in visible(snapshot, scope).flat_map(|workload| &workload.labels) {
+    let all = visible(snapshot, scope).flat_map(|row| snapshot.reports.labels(row.index()));
+    for (label, value) in all {
         let (workloads, values) = labels.entry(label).or_default();
         *workloads += 1;
         if values.len() <= MAX_VALUES {

@@ -1,6 +1,6 @@
 //! One workload: its containers, why their numbers are what they are, what the updater would do, and its timeline.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use plimsoll_core::rightsizing::{
     report::{ContainerReport, WorkloadReport},
@@ -54,9 +54,9 @@ pub struct WorkloadPage {
     pub gone: bool,
     /// The workload as `plimsoll recommend` reports it, with the targets of its VPA.
     pub workload: WorkloadReport,
-    pub vpa: Option<VpaFacts>,
+    pub vpa: Option<Arc<VpaFacts>>,
     /// The autoscalers that set its replicas.
-    pub autoscalers: Vec<AutoscalerFacts>,
+    pub autoscalers: Vec<Arc<AutoscalerFacts>>,
     /// What the updater would do with its pods.
     pub preview: Option<WorkloadPreview>,
     /// How the recommendation was computed, as `plimsoll explain vpa` reports it.
@@ -79,11 +79,12 @@ impl WorkloadPage {
         if !scope.allows(namespace) {
             return None;
         }
-        let Some((workload, vpa)) = snapshot.workload(namespace, kind, name) else {
+        let Some(row) = snapshot.row(namespace, kind, name) else {
             return Self::of_gone(snapshot, scope, (namespace, kind, name), details);
         };
+        let workload = snapshot.report(row)?;
         let parts = &snapshot.parts;
-        let targets = |one: &&AutoscalerFacts| {
+        let targets = |one: &&Arc<AutoscalerFacts>| {
             (&*one.namespace, &*one.target_kind, &*one.target_name) == (namespace, kind, name)
         };
         let preview = parts.preview.get(namespace);
@@ -95,10 +96,10 @@ impl WorkloadPage {
         let (timeline, timeline_error) = parted(details.timeline);
         Some(Self {
             head: PageHead::new("workload", snapshot, scope),
-            summary: WorkloadRow::of(workload, vpa, parts.at),
+            summary: row.clone(),
             gone: false,
-            workload: workload.clone(),
-            vpa: vpa.cloned(),
+            vpa: snapshot.vpa_of(&workload).cloned(),
+            workload,
             autoscalers: parts.autoscalers.iter().filter(targets).cloned().collect(),
             preview: preview.cloned(),
             explanation,
@@ -122,12 +123,7 @@ impl WorkloadPage {
         let names = (namespace.to_owned(), kind.to_owned(), name.to_owned());
         Some(Self {
             head: PageHead::new("workload", snapshot, scope),
-            summary: WorkloadRow {
-                namespace: names.0.clone(),
-                kind: names.1.clone(),
-                name: names.2.clone(),
-                ..WorkloadRow::default()
-            },
+            summary: WorkloadRow::of_unknown(namespace, kind, name),
             gone: true,
             workload: WorkloadReport {
                 cluster: None,

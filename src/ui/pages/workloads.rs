@@ -72,7 +72,7 @@ impl WorkloadsPage {
         let chosen = namespace.or(Some(&*query.namespace).filter(|name| !name.is_empty()));
         let is_visible = |row: &&WorkloadRow| scope.allows(&row.namespace);
         let visible = snapshot.rows.iter().filter(is_visible);
-        let visible = visible.filter(|row| chosen.is_none_or(|name| row.namespace == name));
+        let visible = visible.filter(|row| chosen.is_none_or(|name| *row.namespace == *name));
         let words = query.words();
         let (mut total, mut matching) = (0, Vec::new());
         for row in visible {
@@ -106,7 +106,7 @@ impl WorkloadsPage {
 
 fn matches(row: &WorkloadRow, query: &ListQuery, words: &[String]) -> bool {
     let contains = |word: &String| {
-        [&row.name, &row.namespace, &row.kind, &row.why]
+        [&*row.name, &*row.namespace, &*row.kind, &*row.why]
             .iter()
             .any(|text| text.to_lowercase().contains(&**word))
     };

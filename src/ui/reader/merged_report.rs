@@ -1,74 +1,210 @@
-//! The report on workloads, with the recommendations of their VPAs.
+//! The report on workloads, with the recommendations of their VPAs. It is made one workload at a time: rows and totals are
+//! kept of it, and the report of a single workload is made again when its page is requested.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, sync::Arc};
 
 use plimsoll_core::{
     recommender::{ContainerRecommendation, ResourceAmounts},
     rightsizing::{
-        assembly,
-        report::Report,
-        survey::{Amounts, Container, Workload},
+        ReportOptions,
+        assembly::{Assembly, each_report},
+        evidence::ContainerEvidence,
+        report::{Report, WorkloadReport},
+        survey::{Amounts, Workload},
     },
     types::{ObjectKey, Time, quantity::Quantity},
 };
 
 use crate::{
-    report::recommend::{
-        evidence::WorkloadEvidence,
-        run::{Collected, RecommendConfig},
+    report::recommend::run::{Collected, RecommendConfig},
+    ui::{
+        facts::VpaContainer,
+        snapshot::{RowBuilder, Vpas, WorkloadReports, WorkloadRow},
     },
-    ui::facts::VpaFacts,
 };
 
 /// The report, in which a container has the target of its VPA if there is one: that is what pods get.
-pub(super) fn report_with_targets(
-    config: &RecommendConfig,
-    collected: &Collected,
-    vpas: &BTreeMap<ObjectKey, VpaFacts>,
+#[derive(Debug)]
+pub(super) struct MergedReport {
+    collected: Arc<Collected>,
+    options: ReportOptions,
     now: Time,
-) -> Report {
-    let mut recommended: BTreeMap<ObjectKey, WorkloadEvidence> = BTreeMap::new();
-    for workload in &collected.survey.workloads {
-        let Some(key) = vpa_key(workload) else { continue };
-        let Some(vpa) = vpas.get(&key) else { continue };
-        let known = collected.evidence_of(workload);
-        let of_vpa = recommended.entry(key).or_default();
-        for container in &vpa.containers {
-            let evidence = known.and_then(|known| known.get(&container.name));
-            let mut evidence = evidence.cloned().unwrap_or_default();
-            let explanation = evidence.recommendation.take().map(|one| one.explanation);
-            evidence.recommendation = Some(ContainerRecommendation {
-                container: container.name.as_str().into(),
-                target: amounts(container.target),
-                lower: amounts(container.lower),
-                upper: amounts(container.upper),
-                uncapped: amounts(container.target),
-                explanation: explanation.unwrap_or_default(),
-            });
-            evidence.gap = None;
-            of_vpa.insert(&container.name, evidence);
-        }
-    }
-    let mut options = config.report.clone();
-    options.window = collected.runs_window;
-    options.head.sources.clone_from(&collected.sources);
-    options.head.remarks.extend(collected.remarks.iter().cloned());
-    let evidence_of = |workload: &Workload, container: &Container| {
-        let of_vpa = vpa_key(workload).and_then(|key| recommended.get(&key));
-        let of_vpa = of_vpa.and_then(|evidence| evidence.get(&container.name));
-        let read = collected.evidence_of(workload);
-        of_vpa.or(read.and_then(|evidence| evidence.get(&container.name)))
-    };
-    assembly::report(&collected.survey, &evidence_of, &options, now)
 }
 
-fn vpa_key(workload: &Workload) -> Option<ObjectKey> {
-    Some(ObjectKey::new(&*workload.namespace, workload.vpa.as_deref()?))
+impl MergedReport {
+    pub fn new(config: &RecommendConfig, collected: Arc<Collected>, now: Time) -> Self {
+        let mut options = config.report.clone();
+        options.window = collected.runs_window;
+        options.head.sources.clone_from(&collected.sources);
+        options.head.remarks.extend(collected.remarks.iter().cloned());
+        Self { collected, options, now }
+    }
+
+    /// The report without its workloads, and a row of each of them.
+    pub fn rows(&self, vpas: &Vpas) -> (Report, Vec<WorkloadRow>) {
+        let mut rows = RowBuilder::new(vpas, self.now);
+        let evidence_of = |workload: &Workload| self.evidence_of(vpas, workload);
+        let mut add = |index: usize, report: WorkloadReport| rows.add(index, &report);
+        let survey = &self.collected.survey;
+        let report = each_report(survey, &evidence_of, &self.options, self.now, &mut add);
+        (report, rows.finish())
+    }
+
+    fn evidence_of(
+        &self,
+        vpas: &Vpas,
+        workload: &Workload,
+    ) -> Vec<Option<Cow<'_, ContainerEvidence>>> {
+        let read = self.collected.evidence_of(workload);
+        let name = workload.vpa.as_deref();
+        let vpa = name.and_then(|name| vpas.get(&ObjectKey::new(&*workload.namespace, name)));
+        let containers = workload.all_containers().map(|container| {
+            let read = read.and_then(|evidence| evidence.get(&container.name));
+            let mut of_vpa = vpa.iter().flat_map(|vpa| &vpa.containers);
+            match of_vpa.find(|one| *one.name == *container.name) {
+                Some(recommended) => Some(Cow::Owned(with_target(read, recommended))),
+                None => read.map(Cow::Borrowed),
+            }
+        });
+        containers.collect()
+    }
+}
+
+impl WorkloadReports for MergedReport {
+    fn visit(
+        &self,
+        vpas: &Vpas,
+        indexes: &mut dyn Iterator<Item = usize>,
+        visit: &mut dyn FnMut(WorkloadReport),
+    ) {
+        let survey = &self.collected.survey;
+        let assembly = Assembly::new(survey, &self.options, self.now);
+        for workload in indexes.filter_map(|index| survey.workloads.get(index)) {
+            let evidence = self.evidence_of(vpas, workload);
+            let evidence: Vec<_> = evidence.iter().map(Option::as_deref).collect();
+            visit(assembly.workload(workload, &evidence).0);
+        }
+    }
+
+    fn labels(&self, index: usize) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
+        let workload = self.collected.survey.workloads.get(index);
+        Box::new(workload.into_iter().flat_map(|workload| workload.labels.iter()))
+    }
+}
+
+/// What was read about a container, with the recommendation of its VPA.
+fn with_target(read: Option<&ContainerEvidence>, recommended: &VpaContainer) -> ContainerEvidence {
+    let mut evidence = read.cloned().unwrap_or_default();
+    let explanation = evidence.recommendation.take().map(|one| one.explanation);
+    evidence.recommendation = Some(ContainerRecommendation {
+        container: Arc::clone(&recommended.name),
+        target: amounts(recommended.target),
+        lower: amounts(recommended.lower),
+        upper: amounts(recommended.upper),
+        uncapped: amounts(recommended.target),
+        explanation: explanation.unwrap_or_default(),
+    });
+    evidence.gap = None;
+    evidence
 }
 
 fn amounts(amounts: Amounts) -> ResourceAmounts {
     ResourceAmounts {
         cpu: amounts.cpu.map(Quantity::cpu),
         memory: amounts.memory.map(Quantity::memory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::{
+        rightsizing::{
+            report,
+            survey::{Container, Survey},
+        },
+        types::units::{Bytes, MilliCpu},
+    };
+
+    use super::*;
+    use crate::{report::recommend::evidence::WorkloadEvidence, ui::facts::VpaFacts};
+
+    const CONTAINERS: [&str; 2] = ["main", "proxy"];
+
+    fn workload(name: &str, vpa: Option<&str>) -> Workload {
+        let requests = Amounts { cpu: Some(MilliCpu(500)), memory: Some(Bytes(1 << 30)) };
+        let container =
+            |name: &str| Container { name: name.into(), requests, ..Container::default() };
+        Workload {
+            namespace: "shop".into(),
+            kind: "Deployment".into(),
+            name: name.into(),
+            replicas: Some(3),
+            vpa: vpa.map(Into::into),
+            containers: CONTAINERS.map(container).into(),
+            ..Workload::default()
+        }
+    }
+
+    /// Three workloads, not in the order of the report. One of their containers has evidence, which has no number.
+    fn merged() -> MergedReport {
+        let workloads =
+            vec![workload("web", None), workload("cart", Some("cart")), workload("ads", None)];
+        let evidence = ContainerEvidence { oom_kills: 2, ..ContainerEvidence::default() };
+        let of_web: WorkloadEvidence = [(Arc::from("main"), evidence)].into_iter().collect();
+        let key = (None, ObjectKey::new("shop", "Deployment/web"));
+        let collected = Collected {
+            survey: Survey { workloads, ..Survey::default() },
+            evidence: [(key, of_web)].into(),
+            ..Collected::default()
+        };
+        let options = ReportOptions::default();
+        MergedReport { collected: Arc::new(collected), options, now: Time::from_secs(7) }
+    }
+
+    fn made_again(merged: &MergedReport, vpas: &Vpas, rows: &[WorkloadRow]) -> Vec<WorkloadReport> {
+        let mut reports = Vec::new();
+        let mut indexes = rows.iter().map(WorkloadRow::index);
+        merged.visit(vpas, &mut indexes, &mut |report| reports.push(report));
+        reports
+    }
+
+    #[test]
+    fn reports_that_are_made_again_are_those_of_the_command() {
+        let merged = merged();
+        let evidence = |workload: &Workload, container: &Container| {
+            merged.collected.evidence_of(workload)?.get(&container.name)
+        };
+        let survey = &merged.collected.survey;
+        let of_command = report(survey, &evidence, &merged.options, merged.now);
+        let (totals, rows) = merged.rows(&Vpas::new());
+        let names: Vec<&str> = rows.iter().map(|row| &*row.name).collect();
+        assert_eq!(names, ["ads", "cart", "web"]);
+        let workloads = made_again(&merged, &Vpas::new(), &rows);
+        assert_eq!(workloads[2].containers[0].oom_kills, 2);
+        assert_eq!(Report { workloads, ..totals }, of_command);
+    }
+
+    #[test]
+    fn a_container_has_the_target_of_its_vpa_and_sums_have_it_too() {
+        let merged = merged();
+        let target = Amounts { cpu: Some(MilliCpu(200)), memory: Some(Bytes(1 << 29)) };
+        let container = VpaContainer { name: "main".into(), target, lower: target, upper: target };
+        let vpa = VpaFacts {
+            namespace: "shop".into(),
+            name: "cart".into(),
+            update_mode: "Off".into(),
+            containers: [container].into(),
+            ..VpaFacts::default()
+        };
+        let vpas: Vpas = [(ObjectKey::new("shop", "cart"), Arc::new(vpa))].into();
+        let (totals, rows) = merged.rows(&vpas);
+        let targets: Vec<_> = made_again(&merged, &vpas, &rows)
+            .iter()
+            .map(|one| one.containers.iter().map(|of| of.resources[0].target).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(targets, [vec![None; 2], vec![Some(200), None], vec![None; 2]]);
+        assert_eq!((totals.totals.cpu.requested, totals.totals.cpu.needed), (1_500, 600));
+        assert_eq!(rows[1].update_mode.as_deref(), Some("Off"));
+        assert_eq!(rows[1].cpu.target, None, "one of its containers has none");
     }
 }

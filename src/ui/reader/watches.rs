@@ -1,19 +1,14 @@
-//! Watches of VPAs, HPAs and WPAs. Of each object only what pages show is kept.
+//! Watches of VPAs, HPAs and WPAs. Of each object only what pages show is kept, and snapshots share it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::{NamespaceResourceScope, api::autoscaling::v2::HorizontalPodAutoscaler};
-use kube::{Api, Client, Resource, api::ListParams};
+use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams};
 use parking_lot::Mutex;
 use plimsoll_core::{
     api::{VerticalPodAutoscaler, wpa::WatermarkPodAutoscaler},
     rightsizing::survey::Unread,
-    types::ObjectKey,
+    types::{ObjectKey, interner::Interner},
 };
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
@@ -23,10 +18,13 @@ use crate::{
         cache::object_store::ObjectStore,
         clock::Clock,
         list_stream::error_message,
-        watch::{WatchFactory, WatchOptions, status::WatchStatus, watch},
+        watch::{ObjectChange, WatchFactory, WatchOptions, status::WatchStatus, watch},
     },
     controllers::runtime::shutdown::TaskGroup,
-    ui::facts::{AutoscalerFacts, VpaFacts},
+    ui::{
+        facts::{AutoscalerFacts, VpaFacts},
+        snapshot::Vpas,
+    },
 };
 
 /// How long to wait before a kind is looked for again that the API server does not serve, or may not be listed.
@@ -34,7 +32,7 @@ const PROBE_INTERVAL: Duration = Duration::from_mins(2);
 /// The first snapshot is made after this time, even if VPAs are not known yet.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(10);
 
-type Store<T> = Mutex<ObjectStore<ObjectKey, T>>;
+type Store<T> = Mutex<ObjectStore<ObjectKey, Arc<T>>>;
 
 /// The objects of the watches.
 pub(super) struct Watches {
@@ -43,6 +41,8 @@ pub(super) struct Watches {
     vpas: Watched<VpaFacts>,
     hpas: Watched<AutoscalerFacts>,
     wpas: Watched<AutoscalerFacts>,
+    /// The texts of VPAs.
+    texts: Mutex<Interner<str>>,
 }
 
 /// The objects of one kind.
@@ -54,7 +54,7 @@ struct Watched<T> {
     error: Mutex<Option<String>>,
 }
 
-impl<T: Clone> Watched<T> {
+impl<T> Watched<T> {
     fn new(what: &'static str) -> Self {
         Self {
             what,
@@ -72,9 +72,9 @@ impl<T: Clone> Watched<T> {
         Some(Unread { what: self.what.to_owned(), why })
     }
 
-    fn all(&self) -> Vec<(ObjectKey, T)> {
+    fn all<C: FromIterator<(ObjectKey, Arc<T>)>>(&self) -> C {
         let store = self.store.lock();
-        store.iter().map(|(key, object)| (key.clone(), object.clone())).collect()
+        store.iter().map(|(key, object)| (key.clone(), Arc::clone(object))).collect()
     }
 }
 
@@ -86,32 +86,42 @@ impl Watches {
             vpas: Watched::new("verticalpodautoscalers"),
             hpas: Watched::new("horizontalpodautoscalers"),
             wpas: Watched::new("watermarkpodautoscalers"),
+            texts: Mutex::default(),
         }
     }
 
     pub fn start(self: &Arc<Self>, tasks: &mut TaskGroup) {
         let this = Arc::clone(self);
         tasks.spawn_cancellable(async move {
-            this.follow::<VerticalPodAutoscaler, _>(&this.vpas, |vpa| VpaFacts::of(&vpa)).await;
+            let read = |vpa: VerticalPodAutoscaler| {
+                let facts = VpaFacts::of(&vpa, &mut this.texts.lock());
+                (ObjectKey::new(Arc::clone(&facts.namespace), Arc::clone(&facts.name)), facts)
+            };
+            this.follow(&this.vpas, read).await;
         });
         let this = Arc::clone(self);
         tasks.spawn_cancellable(async move {
-            let read = |hpa| AutoscalerFacts::of_hpa(&hpa);
-            this.follow::<HorizontalPodAutoscaler, _>(&this.hpas, read).await;
+            let read = |hpa: HorizontalPodAutoscaler| (key_of(&hpa), AutoscalerFacts::of_hpa(&hpa));
+            this.follow(&this.hpas, read).await;
         });
         let this = Arc::clone(self);
         tasks.spawn_cancellable(async move {
-            let read = |wpa| AutoscalerFacts::of_wpa(&wpa, this.clock.now());
-            this.follow::<WatermarkPodAutoscaler, _>(&this.wpas, read).await;
+            let read = |wpa: WatermarkPodAutoscaler| {
+                (key_of(&wpa), AutoscalerFacts::of_wpa(&wpa, this.clock.now()))
+            };
+            this.follow(&this.wpas, read).await;
         });
     }
 
     /// Watches a kind as soon as it can be listed.
-    async fn follow<K, T>(&self, watched: &Watched<T>, read: impl Fn(K) -> T + Send + Sync)
-    where
+    async fn follow<K, T>(
+        &self,
+        watched: &Watched<T>,
+        read: impl Fn(K) -> (ObjectKey, T) + Send + Sync,
+    ) where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
         K: Clone + Debug + DeserializeOwned + Send + 'static,
-        T: Send,
+        T: Send + Sync,
     {
         let api = Api::<K>::all(self.client.clone());
         loop {
@@ -127,8 +137,12 @@ impl Watches {
         }
         *watched.error.lock() = None;
         let objects = WatchFactory::dedicated(self.client.clone()).objects::<K>(None);
-        let apply = |change| {
-            watched.store.lock().apply_object(change, &read);
+        let apply = |change: ObjectChange<K>| {
+            let change = change.map(|object| {
+                let (key, facts) = read(object);
+                (key, Some(Arc::new(facts)))
+            });
+            watched.store.lock().apply(change, |namespace, name| ObjectKey::new(namespace, name));
         };
         let never = std::future::pending();
         watch(objects, WatchOptions::default(), &watched.status, apply, never).await;
@@ -139,21 +153,21 @@ impl Watches {
         let _ = tokio::time::timeout(SYNC_TIMEOUT, self.vpas.status.wait_until_synced()).await;
     }
 
-    pub fn vpas(&self) -> BTreeMap<ObjectKey, VpaFacts> {
-        self.vpas.all().into_iter().collect()
+    pub fn vpas(&self) -> Vpas {
+        self.vpas.all()
     }
 
-    pub fn autoscalers(&self) -> Vec<AutoscalerFacts> {
-        let all = self.hpas.all().into_iter().chain(self.wpas.all());
-        all.map(|(_, object)| object).collect()
+    pub fn autoscalers(&self) -> Vec<Arc<AutoscalerFacts>> {
+        let (hpas, wpas): (Vec<_>, Vec<_>) = (self.hpas.all(), self.wpas.all());
+        hpas.into_iter().chain(wpas).map(|(_, object)| object).collect()
     }
 
     /// The namespaces with VPAs that change running pods.
     pub fn namespaces_with_updates(&self) -> BTreeSet<String> {
         let store = self.vpas.store.lock();
-        let changes = |vpa: &&VpaFacts| !matches!(&*vpa.update_mode, "Off" | "Initial");
+        let changes = |vpa: &&Arc<VpaFacts>| !matches!(&*vpa.update_mode, "Off" | "Initial");
         let changing = store.iter().map(|(_, vpa)| vpa).filter(changes);
-        changing.map(|vpa| vpa.namespace.clone()).collect()
+        changing.map(|vpa| vpa.namespace.as_ref().to_owned()).collect()
     }
 
     /// The kinds that could not be read.
@@ -161,4 +175,8 @@ impl Watches {
         let of_replicas = [self.hpas.unread(), self.wpas.unread()];
         self.vpas.unread().into_iter().chain(of_replicas.into_iter().flatten()).collect()
     }
+}
+
+fn key_of(object: &impl Resource) -> ObjectKey {
+    ObjectKey::new(object.namespace().unwrap_or_default(), object.name_any())
 }

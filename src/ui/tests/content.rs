@@ -32,7 +32,7 @@ async fn a_deleted_workload_shows_its_timeline_and_an_autoscaler_its_own() {
 
 #[tokio::test]
 async fn quotas_and_sums_by_label_cover_what_may_be_seen() {
-    let mut parts = sample_snapshot::snapshot().parts;
+    let mut parts = sample_snapshot::all_parts();
     for workload in &mut parts.report.workloads {
         let team = if workload.namespace == "shop" { "web" } else { "hidden-team" };
         workload.labels.insert("team".to_owned(), team.to_owned());

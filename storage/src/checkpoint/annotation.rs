@@ -54,7 +54,7 @@ pub fn encode(snapshot: &Snapshot, fingerprint: u64) -> Option<String> {
         return Some(text);
     }
     // Without its plan a container starts one from the histograms. Pods cannot be had otherwise.
-    if slim.plan.as_ref().is_some_and(|plan| plan.len() > MAX_PLAN_BYTES) {
+    if slim.plan.as_ref().is_some_and(|plan| plan.bytes().len() > MAX_PLAN_BYTES) {
         slim.plan = None;
         if let Some(text) = text(&slim) {
             return Some(text);

@@ -16,13 +16,10 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(10);
 pub enum ApiError {
     /// The object, the namespace or the CRD does not exist.
     NotFound(String),
-    /// An object with this name already exists.
     AlreadyExists,
     /// The object has changed since it was read.
     Conflict,
-    /// The server rejects the object.
     Invalid(String),
-    /// The permission is missing.
     Forbidden(String),
     /// A retry may succeed, after this delay if the server requested one.
     Transient(String, Option<Duration>),

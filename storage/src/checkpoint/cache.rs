@@ -14,12 +14,10 @@ use super::{
 };
 use plimsoll_core::types::ContainerKey;
 
-/// The cached state of the object of one key.
 #[derive(Clone, Debug)]
 pub struct CacheEntry {
     /// The name of the object, if it differs from upstream's.
     name: Option<Box<str>>,
-    /// The resourceVersion of this state.
     pub version: Box<str>,
     /// Whether the object has any annotations.
     pub annotated: bool,
@@ -45,7 +43,6 @@ impl CacheEntry {
         Self { name, version: "".into(), annotated: false, content: CachedContent::Unknown }
     }
 
-    /// The state of an object that was read.
     pub fn from_object(object: &CheckpointObject) -> Self {
         let content = match &object.content {
             CheckpointContent::Empty | CheckpointContent::Malformed(_) => CachedContent::Empty,
@@ -60,7 +57,6 @@ impl CacheEntry {
         }
     }
 
-    /// The hash of its annotation.
     pub fn annotation(&self) -> Option<u64> {
         match &self.content {
             CachedContent::History(print) => print.annotation,

@@ -17,7 +17,6 @@ use plimsoll_core::api::checkpoint::VerticalPodAutoscalerCheckpoint;
 
 use super::api_error::ApiError;
 
-/// The field manager in managedFields.
 const FIELD_MANAGER: &str = "plimsoll";
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -18,12 +18,10 @@ use plimsoll_core::{
 
 #[derive(Debug)]
 pub struct CheckpointObject {
-    /// The container in its spec.
     pub key: ContainerKey,
     pub name: Box<str>,
     /// The UID, which distinguishes it from a recreated object with the same name.
     pub uid: Option<String>,
-    /// The resourceVersion.
     pub version: Box<str>,
     /// Whether the object has any annotations.
     pub annotated: bool,
@@ -32,11 +30,9 @@ pub struct CheckpointObject {
 
 #[derive(Debug)]
 pub enum CheckpointContent {
-    /// No status yet.
     Empty,
     /// A foreign format, which is not changed.
     Foreign(FormatError),
-    /// The content cannot be parsed.
     Malformed(String),
     History(Box<StoredHistory>),
 }

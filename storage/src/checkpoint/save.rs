@@ -158,16 +158,12 @@ enum RecordOutcome {
     Failed(String),
 }
 
-/// The attempts to write one record.
 #[derive(Default)]
 struct Attempt {
     /// Upstream's name is used by another container.
     plain_is_taken: bool,
-    /// A write was sent without a response.
     write_unconfirmed: bool,
-    /// Number of calls without a response.
     failures: usize,
-    /// The server rejected the content.
     invalid: bool,
     why: Option<ApiError>,
 }

@@ -21,13 +21,11 @@ pub const SECOND_MARKER_OFFSET: u64 = 512;
 /// Offset of the first entry.
 pub const FIRST_FRAME_OFFSET: u64 = 1024;
 
-/// The committed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitMarker {
     pub sequence: u64,
     /// End offset of the committed entries.
     pub length: u64,
-    /// Number of keys with a record.
     pub records: u64,
 }
 

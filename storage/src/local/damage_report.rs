@@ -7,7 +7,6 @@ use plimsoll_core::history::SkippedRecord;
 /// The damage found when a history was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamageReport {
-    /// The directory of the history.
     pub location: String,
     pub intact_records: usize,
     /// Records that are lost or restored to an older state. Empty if the damage is harmless.

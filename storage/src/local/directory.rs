@@ -19,7 +19,6 @@ const MAX_DAMAGED_COPIES: u32 = 9;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A locked directory.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -82,7 +81,6 @@ impl Directory {
         std::mem::replace(&mut self.handle, handle)
     }
 
-    /// Opens the history file, if it exists.
     pub fn open_history(&self) -> io::Result<Option<File>> {
         if !self.is_read_only {
             let _ = fs::remove_file(self.path.join(UNFINISHED));

@@ -63,7 +63,6 @@ impl FrameHeader {
         self.to_body() + u64::from(self.body)
     }
 
-    /// Whether this content matches the length and the checksum.
     pub fn matches_checksum(&self, body: &[u8]) -> bool {
         body.len() as u64 == u64::from(self.body) && XxHash3_64::oneshot(body) == self.check
     }
@@ -125,7 +124,6 @@ pub fn check(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Whether these bytes may be the start of an entry.
 pub fn starts_with_magic(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }

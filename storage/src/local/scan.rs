@@ -12,7 +12,6 @@ use super::{
 use crate::codec;
 use plimsoll_core::{history::SkippedRecord, types::ContainerKey};
 
-/// The location of the current record of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLocation {
     pub offset: u64,
@@ -41,7 +40,6 @@ impl RecordLocation {
 pub struct LostRecord {
     /// The key, if it could be read.
     pub key: Option<ContainerKey>,
-    /// The description and the reason.
     pub skipped: SkippedRecord,
 }
 

@@ -18,11 +18,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
 
-pub use self::{
-    collected_series::CollectedSeries,
-    query_stats::QueryStats,
-    range::{QueryRange, RangeInterrupted},
-};
+pub use self::{collected_series::CollectedSeries, query_stats::QueryStats, range::QueryRange};
 use self::{
     collected_series::SeriesCollector,
     request::{RequestSender, SERIES_PATH},
@@ -39,7 +35,6 @@ use plimsoll_core::types::Time;
 
 const RANGE_PATH: &str = "/api/v1/query_range";
 
-/// Limits of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryLimits {
     /// Maximum number of concurrent queries over all clones of a client. At least 1.
@@ -76,7 +71,6 @@ impl Default for QueryLimits {
     }
 }
 
-/// A completed request to the server.
 #[derive(Clone, Copy, Debug)]
 pub struct CompletedQuery<'a> {
     /// The path below the server's address.
@@ -93,7 +87,6 @@ pub struct CompletedQuery<'a> {
 
 /// Receives each query after it succeeded or failed.
 pub trait QueryObserver: fmt::Debug + Send + Sync {
-    /// Called after each query.
     fn on_query(&self, query: &CompletedQuery<'_>);
 }
 
@@ -114,7 +107,6 @@ struct ApiResponse<T> {
 }
 
 impl PrometheusClient {
-    /// Creates a client that sends its requests through this transport.
     pub fn new(transport: Arc<dyn Transport>, limits: QueryLimits) -> Self {
         Self { sender: RequestSender::new(transport, limits), dialect: Dialect::default() }
     }
@@ -147,14 +139,12 @@ impl PrometheusClient {
         Self { sender: self.sender.with_separate_permits(max_in_flight), ..*self }
     }
 
-    /// Reports every completed query to this observer.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn QueryObserver>) -> Self {
         self.sender.observer = Some(observer);
         self
     }
 
-    /// Returns the limits of queries.
     pub fn limits(&self) -> &QueryLimits {
         &self.sender.limits
     }
@@ -241,13 +231,13 @@ impl PrometheusClient {
         query: &Query,
         grid: QueryRange,
         visitor: &mut impl SeriesVisitor,
-    ) -> Result<QueryStats, RangeInterrupted> {
+    ) -> Result<QueryStats, QueryError> {
         let mut stats = QueryStats::default();
         let mut next = 0;
         let mut max_steps = u64::from(self.sender.limits.max_steps.max(1));
         let mut failures = 0;
-        while next < grid.step_count() {
-            let count = max_steps.min(grid.step_count() - next);
+        while next < grid.step_count {
+            let count = max_steps.min(grid.step_count - next);
             let mut form = vec![
                 ("query", query.to_string()),
                 ("start", request::time(grid.step_time(next))),
@@ -280,10 +270,7 @@ impl PrometheusClient {
                     continue;
                 }
             }
-            self.sender
-                .wait_for_retry(&mut failures, failure)
-                .await
-                .map_err(|failure| RangeInterrupted { failure, resume_at: grid.step_time(next) })?;
+            self.sender.wait_for_retry(&mut failures, failure).await?;
             stats.retries += 1;
         }
         Ok(stats)

@@ -28,7 +28,6 @@ pub trait SeriesVisitor: Send {
     fn begin(&mut self, labels: Labels<'_>) -> Interest;
     /// A point of the current series, later than the previous one.
     fn point(&mut self, at: Time, value: f64);
-    /// The current series ends.
     fn end(&mut self) {}
     /// The response is complete: its points count.
     fn finish(&mut self) {}
@@ -65,7 +64,6 @@ pub struct ResponseSummary {
     pub kind: Option<ResultType>,
     /// Number of series, including those without interest in points.
     pub series: u64,
-    /// Number of points passed to the visitor.
     pub points: u64,
     /// Number of skipped native histograms in series with interest in points.
     pub histograms: u64,
@@ -83,7 +81,6 @@ pub struct ResponseSummary {
     pub text: Option<String>,
 }
 
-/// Why a response could not be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The response is valid but incomplete.
@@ -97,7 +94,6 @@ pub enum DecodeError {
     Malformed {
         /// The position in bytes.
         at: u64,
-        /// The expected token.
         expected: &'static str,
         /// The actual bytes.
         found: String,
@@ -107,7 +103,6 @@ pub enum DecodeError {
     TooLong {
         /// The position in bytes.
         at: u64,
-        /// The maximum length.
         longest: usize,
     },
     #[error("{kind}: {message}")]

@@ -46,7 +46,6 @@ pub struct SchemaOverrides {
     pub matchers: LabelMatchers,
 }
 
-/// Why detection failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DetectError {
     #[error(transparent)]

@@ -122,8 +122,8 @@ impl Default for HistorySettings {
 /// Reads history from the series of a server.
 #[derive(Debug)]
 pub struct PrometheusHistory {
-    server: String,
-    client: PrometheusClient,
+    pub server: String,
+    pub client: PrometheusClient,
     settings: HistorySettings,
     clock: WallClock,
     /// The schema, and when it was detected.
@@ -153,16 +153,6 @@ impl PrometheusHistory {
             logged_pod_labels: AtomicBool::new(false),
             logged_no_pod_labels: AtomicBool::new(false),
         }
-    }
-
-    /// Returns the client, for other queries under the same limits.
-    pub fn client(&self) -> &PrometheusClient {
-        &self.client
-    }
-
-    /// Returns the address of the server for errors.
-    pub fn server(&self) -> &str {
-        &self.server
     }
 
     /// Returns the schema of the server's series. It is detected again every hour, and earlier if it is incomplete because
@@ -431,7 +421,13 @@ impl PrometheusHistory {
     }
 
     fn failed(&self, why: &impl ToString) -> Error {
-        Error::Unavailable { place: self.server.clone(), why: why.to_string() }
+        let why = why.to_string();
+        // Errors of the connection name the server themselves.
+        let own = why.strip_prefix(&format!("{} ", self.server));
+        Error::Unavailable {
+            place: self.server.clone(),
+            why: own.map_or(why.clone(), str::to_owned),
+        }
     }
 }
 
@@ -455,7 +451,7 @@ impl Storage for PrometheusHistory {
         let (mut load, mut skipped) =
             self.start_load(wanted, None, None).await.map_err(|error| self.failed(&error))?;
         load.advance(sink).await.map_err(|error| self.failed(&error))?;
-        let report = load.report();
+        let report = load.report;
         tracing::info!(server = self.server, ?report, "loaded history");
         if report.skipped.unlabelled > 0 {
             skipped.push(SkippedRecord {

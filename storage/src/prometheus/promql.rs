@@ -11,7 +11,6 @@ use super::{
     selector::{LabelMatcher, LabelMatchers, Selector, is_label, quoted},
 };
 
-/// A PromQL query.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     text: String,
@@ -19,7 +18,6 @@ pub struct Query {
     is_selector: bool,
 }
 
-/// A function over a range vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeFunction {
     /// Per-second increase of a counter. Needs two samples, which a window of one interval does not contain on release 3.
@@ -27,22 +25,16 @@ pub enum RangeFunction {
     /// Per-second increase of a counter between its last two samples, as a metrics server computes it. A longer window only
     /// extends how long the value is returned after the last sample.
     InstantRate,
-    /// Increase of a counter.
     Increase,
-    /// The maximum.
     Max,
-    /// The minimum.
     Min,
     Count,
-    /// The last value.
     Last,
 }
 
-/// An aggregation of several series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aggregation {
     Sum,
-    /// The maximum.
     Max,
     Count,
     /// The constant 1 for each group.
@@ -176,8 +168,7 @@ impl Query {
         }
         for (selector, at) in selectors.found.iter().zip(scanned.positions()) {
             let read = selector.matchers.matchers.iter().map(check::label_matcher);
-            let of_label: Vec<_> =
-                read.filter(|matcher| matcher.label() == tenant.label()).collect();
+            let of_label: Vec<_> = read.filter(|matcher| matcher.label == tenant.label).collect();
             if let Some(own) = of_label.iter().find(|own| *own != tenant) {
                 let why = format!("it selects {own}, but only series with {tenant} may be read");
                 return invalid(&why, at);
@@ -207,12 +198,10 @@ impl Query {
         check::parse(text, &scanned).map(drop)
     }
 
-    /// The query text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is a plain selector.
     pub fn is_selector(&self) -> bool {
         self.is_selector
     }

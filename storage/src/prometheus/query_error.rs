@@ -20,7 +20,7 @@ pub enum QueryError {
     #[error("result exceeds the memory budget: query a shorter range or fewer series")]
     CollectorFull,
     /// The server is overloaded (429, 503).
-    #[error("the server is too busy: {why} (will be retried)")]
+    #[error("the server is too busy: {why}")]
     Busy {
         /// The server's message.
         why: String,
@@ -31,7 +31,7 @@ pub enum QueryError {
     #[error("{0}")]
     Timeout(String),
     /// The server cannot be reached or failed, or the response was truncated.
-    #[error("{0} (will be retried)")]
+    #[error("{0}")]
     Unavailable(String),
     /// Access was denied, or the request could not be sent: a setting, a secret or a permission has to change.
     #[error("{0}")]
@@ -39,7 +39,6 @@ pub enum QueryError {
     /// The response is not from Prometheus, but from another server or a proxy in front of it.
     #[error("{0}")]
     NotPrometheus(String),
-    /// The server rejects the query.
     #[error("the server rejected the query: {0}")]
     BadQuery(String),
 }
@@ -59,7 +58,6 @@ impl QueryError {
         matches!(self, Self::TooLarge(_) | Self::CollectorFull | Self::BadQuery(_))
     }
 
-    /// The reason for metric labels and reports.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::TooLarge(_) | Self::CollectorFull => "too_large",
@@ -76,7 +74,7 @@ impl QueryError {
 impl From<TransportError> for QueryError {
     fn from(error: TransportError) -> Self {
         let line = error.to_string();
-        match error.kind() {
+        match error.kind {
             TransportErrorKind::TimedOut => Self::Timeout(line),
             TransportErrorKind::Redirected => Self::NotPrometheus(line),
             _ if error.is_transient() => Self::Unavailable(line),

@@ -31,35 +31,27 @@ pub(super) const MAX_NAMESPACES: usize = 50;
 pub struct Schema {
     /// The container usage series.
     pub usage: UsageSeries,
-    /// The series of kube-state-metrics, if they exist.
     pub kube_state_metrics: Option<KubeStateMetrics>,
-    /// The state of the recording rules for usage.
     pub recording_rules: RecordingRules,
     /// The scrape interval of usage.
     pub scrape_interval: WithOrigin<ScrapeInterval>,
-    /// The query dialect of the server.
     pub dialect: Dialect,
     /// Labels that distinguish replicas of a series, with their values. Queries aggregate over them.
     pub replica_labels: Vec<LabelValues>,
     /// Labels with the name of the cluster, and their values. With several values a matcher is needed, or pods with the same
     /// name are mixed up.
     pub cluster_labels: Vec<LabelValues>,
-    /// Matchers of every query.
     pub matchers: LabelMatchers,
 }
 
-/// A value and its origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithOrigin<T> {
     pub value: T,
-    /// Where the value comes from.
     pub origin: Origin,
 }
 
-/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From the configuration.
     Configured,
     /// Detected from the server's series.
     Detected,
@@ -67,7 +59,6 @@ pub enum Origin {
     Assumed,
 }
 
-/// The container usage series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageSeries {
     /// The counter of CPU seconds.
@@ -80,9 +71,7 @@ pub struct UsageSeries {
     pub metrics_path: Option<String>,
     /// The label of namespaces.
     pub namespace: WithOrigin<String>,
-    /// The label of pods.
     pub pod: WithOrigin<String>,
-    /// The label of containers.
     pub container: WithOrigin<String>,
     /// Number of distinct containers with usage series in the searched namespaces.
     pub containers: u64,
@@ -99,25 +88,20 @@ pub struct UsageJob {
     pub containers: u64,
 }
 
-/// The series of kube-state-metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeStateMetrics {
     /// The job to which queries are restricted, if any.
     pub job: Option<String>,
     /// The label of namespaces: `exported_namespace` if the scrape adds its own.
     pub namespace: String,
-    /// The label of pods.
     pub pod: String,
-    /// The label of containers.
     pub container: String,
-    /// Detected metric families.
     pub families: BTreeSet<String>,
 }
 
 /// Whether [`RECORDED_CPU_METRIC`] and [`RECORDED_MEMORY_METRIC`] can be read instead of the raw series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecordingRules {
-    /// There are no recorded series.
     #[default]
     Absent,
     /// The recorded series do not cover all containers at this time.
@@ -133,7 +117,6 @@ pub enum RecordingRules {
     Complete,
 }
 
-/// The interval between samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrapeInterval {
     /// The usual interval.
@@ -170,7 +153,6 @@ impl<T> WithOrigin<T> {
         Self { value, origin: Origin::Detected }
     }
 
-    /// Creates a default value.
     pub fn assumed(value: T) -> Self {
         Self { value, origin: Origin::Assumed }
     }
@@ -292,7 +274,6 @@ impl Schema {
 }
 
 impl UsageSeries {
-    /// The labels that identify a container.
     pub fn container_labels(&self) -> [&str; 3] {
         [&self.namespace.value, &self.pod.value, &self.container.value]
     }
@@ -328,12 +309,10 @@ impl KubeStateMetrics {
         selector.equals_any(&self.namespace, namespaces).with_all(matchers)
     }
 
-    /// Whether a family was detected.
     pub fn has_family(&self, family: &str) -> bool {
         self.families.contains(family)
     }
 
-    /// The labels that identify a container.
     pub fn container_labels(&self) -> [&str; 3] {
         [&self.namespace, &self.pod, &self.container]
     }

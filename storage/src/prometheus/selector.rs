@@ -20,7 +20,6 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Selects the series of this metric.
     pub fn metric(name: impl Into<String>) -> Self {
         Self { metric: Some(name.into()), matchers: Vec::new() }
     }
@@ -57,14 +56,12 @@ impl Selector {
         self.with(LabelMatcher::new(label, MatchOperator::Matches, pattern.0))
     }
 
-    /// Adds a matcher.
     #[must_use]
     pub fn with(mut self, matcher: LabelMatcher) -> Self {
         self.matchers.push(matcher);
         self
     }
 
-    /// Adds these matchers.
     #[must_use]
     pub fn with_all(mut self, matchers: &LabelMatchers) -> Self {
         self.matchers.extend(matchers.iter().cloned());

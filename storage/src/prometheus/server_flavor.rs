@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServerFlavor {
-    /// Prometheus itself.
     Prometheus,
     /// Thanos Query, or its query frontend.
     Thanos,
@@ -28,7 +27,6 @@ pub enum ServerFlavor {
 }
 
 impl ServerFlavor {
-    /// The product's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Prometheus => "Prometheus",
@@ -55,15 +53,12 @@ impl ServerFlavor {
 pub struct BuildInfo {
     /// The product's name, as Mimir and Cortex report it.
     pub application: Option<String>,
-    /// The release.
     pub version: Option<String>,
-    /// The commit.
     pub revision: Option<String>,
     /// The release of Go that it is built with.
     pub go_version: Option<String>,
 }
 
-/// Detects the product and its release.
 pub fn detect_flavor(
     address: &str,
     build: Option<&BuildInfo>,

@@ -86,12 +86,10 @@ pub trait Transport: fmt::Debug + Send + Sync {
 pub struct WallClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
 impl WallClock {
-    /// Creates a clock from a function.
     pub fn new(clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         Self(Arc::new(clock))
     }
 
-    /// Returns the current time.
     pub fn now(&self) -> Time {
         (self.0)()
     }
@@ -309,7 +307,7 @@ impl Transport for HttpTransport {
 /// Whether reloaded secrets may help. AWS responds with 403 to an expired key.
 fn may_be_stale(refusal: &TransportError) -> bool {
     use TransportErrorKind::{ClientCertificate, Refused, Untrusted};
-    matches!(refusal.kind(), Refused | Untrusted | ClientCertificate)
+    matches!(refusal.kind, Refused | Untrusted | ClientCertificate)
 }
 
 /// Creates the client of a server. It uses the proxy of the environment, unless only this machine can reach the server.

@@ -100,7 +100,7 @@ async fn a_server_is_trusted_only_by_the_configured_ca() {
     let address = server.address.replace("127.0.0.1", "127.0.0.2");
     let config = TransportConfig { address, tls: known, ..TransportConfig::default() };
     let error = send_query(&transport(NO_RELOAD, config)).await.expect_err("connection refused");
-    assert_eq!(error.kind(), TransportErrorKind::Unreachable, "{error}");
+    assert_eq!(error.kind, TransportErrorKind::Unreachable, "{error}");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_new_ca_is_trusted_as_soon_as_its_file_has_it() {
     *tls.lock().expect("no panic") = side(&new, None);
     let late = encrypted(&server, NO_RELOAD, known());
     let error = send_query(&late).await.expect_err("new credentials are rejected");
-    assert_eq!(error.kind(), TransportErrorKind::Untrusted, "{error}");
+    assert_eq!(error.kind, TransportErrorKind::Untrusted, "{error}");
     write(folder.path(), "ca.crt", &format!("{}{}", old.certificate(), new.certificate()));
     assert_eq!(send_query(&late).await.expect("authenticated after a reload"), "in");
 }
@@ -136,7 +136,7 @@ async fn a_server_that_requires_a_client_certificate_gets_the_current_one() {
     let error = send_query(&encrypted(&server, NO_RELOAD, without_certificate))
         .await
         .expect_err("no certificate");
-    assert_eq!(error.kind(), TransportErrorKind::ClientCertificate, "{error}");
+    assert_eq!(error.kind, TransportErrorKind::ClientCertificate, "{error}");
     assert!(
         error.to_string().ends_with("configure a client certificate that it trusts"),
         "{error}"

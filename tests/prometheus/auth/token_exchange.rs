@@ -182,7 +182,7 @@ async fn a_token_endpoint_error_is_one_line_without_the_secret() {
         transport_with_sign_in(&prometheus.address, client(&busy, Secret::from("hunter2").into()));
     let error = send_query(&transport).await.expect_err("busy");
     assert!(error.is_transient(), "{error}");
-    assert!(error.to_string().contains("will be retried"), "{error}");
+    assert!(error.to_string().contains("check whether it is running"), "{error}");
     let before = busy.request_count();
     send_query(&transport).await.expect_err("still busy");
     assert_eq!(busy.request_count(), before, "a failed endpoint is not retried at once");

@@ -128,7 +128,7 @@ pub async fn read(
     loading.advance(&mut sink).await.expect("load succeeds");
     assert!(loading.is_done() && loading.pending().next().is_none());
     assert!(sink.whole.iter().eq(owners_of(vpas).keys().collect::<BTreeSet<_>>()));
-    (sink, loading.report().clone())
+    (sink, loading.report.clone())
 }
 
 /// Whether two numbers are equal up to rounding.

@@ -84,7 +84,7 @@ async fn an_interrupted_history_read_resumes_where_it_stopped() {
     loading.advance(&mut sink).await.expect("finished");
     assert_eq!(stalls, 5);
     assert!(loading.is_done() && sink == uninterrupted, "no sample is lost or duplicated");
-    assert_eq!(loading.report().samples, report.samples);
+    assert_eq!(loading.report.samples, report.samples);
 }
 
 /// The faults, how often each occurs, and its error message.

@@ -133,7 +133,7 @@ async fn a_login_page_instead_of_owners_assigns_no_pods_to_other_workloads() {
             proxy.fail_next(next);
             loading.advance(&mut sink).await.expect("temporary error is over");
             assert!(sink == uninterrupted, "{fault:?} at query {questions}");
-            assert_eq!(loading.report().without_owner_info, 0);
+            assert_eq!(loading.report.without_owner_info, 0);
         }
     }
 }

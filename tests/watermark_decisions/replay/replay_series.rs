@@ -87,7 +87,6 @@ pub fn replay_series(
         };
         let sources = [source];
         let question = DecisionInput {
-            rules: &rules,
             context: setting,
             metrics: &sources,
             blocked_reason: None,
@@ -95,7 +94,6 @@ pub fn replay_series(
             status: &status,
             previous: &ScaleDecision::default(),
             now,
-            fixes,
         };
         let decision = question.decide();
         let outcome =

@@ -9,11 +9,8 @@ use super::{
 };
 use crate::types::quantity::Quantity;
 
-const UPDATE_MODES: [&str; 6] =
-    ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate", "Auto"];
-/// The modes that are not deprecated, sorted.
-const LISTED_UPDATE_MODES: [&str; 5] =
-    ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
+/// The update modes that are not deprecated, sorted.
+const UPDATE_MODES: [&str; 5] = ["InPlace", "InPlaceOrRecreate", "Initial", "Off", "Recreate"];
 
 /// Checks the spec of a VPA against the stored one.
 pub(super) fn check(
@@ -115,15 +112,15 @@ impl Checker<'_> {
                 self.error(mode_path, FieldErrorType::Required, None, detail);
             }
             Some(mode) => {
-                if !UPDATE_MODES.contains(&mode) {
-                    self.not_supported(mode_path, mode, &LISTED_UPDATE_MODES);
+                if mode != "Auto" && !UPDATE_MODES.contains(&mode) {
+                    self.not_supported(mode_path, mode, &UPDATE_MODES);
                 }
                 if mode == "Auto" {
                     self.warnings.add(format_args!(
                         "spec.updatePolicy: \"Auto\" mode is deprecated and will be removed in a future API version. \
                          Use explicit update modes like: [{}]. See \
                          https://github.com/kubernetes/autoscaler/issues/8424 for more details.",
-                        LISTED_UPDATE_MODES.join(" ")
+                        UPDATE_MODES.join(" ")
                     ));
                 }
                 if mode == "InPlace" && !self.gates.in_place {

@@ -150,7 +150,7 @@ impl Estimator<'_> {
     fn estimate(&self, read: &mut ReadPercentiles) -> Estimates {
         let Self { settings, vpa_settings, container, .. } = self;
         let tuning = &vpa_settings.tuning;
-        let (cpu_stats, memory_stats) = (container.cpu_samples(), container.memory_samples());
+        let (cpu_stats, memory_stats) = (container.cpu_samples, container.memory_samples);
         // Percentiles change with samples only, as all weights decay alike.
         let shares = |percentiles: &Percentiles, target: Option<f64>| {
             let [lower, upper] = [percentiles.lower, percentiles.upper];

@@ -1,6 +1,6 @@
 //! What recorded pods request at a time, and their limits.
 
-use super::pods::Held;
+use super::held::Held;
 use crate::{
     backtest::recording::{PodRecording, RecordedStep, WorkloadRecording, amounts_at},
     types::Time,

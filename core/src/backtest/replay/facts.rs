@@ -31,10 +31,28 @@ pub(crate) struct Facts {
 /// What is true of a container.
 pub(crate) struct ContainerFacts {
     days: Vec<DayFacts>,
-    /// Demand that is assumed, by pod and window.
-    assumed: BTreeMap<(usize, u32), f64>,
+    /// Windows with a kill, by pod and window.
+    assumed: BTreeMap<(usize, u32), AssumedDemand>,
     pub(super) has_requests: bool,
     pub(super) is_elastic: bool,
+}
+
+/// What a container that was killed in fact needed at least.
+#[derive(Clone, Copy, Debug)]
+struct AssumedDemand {
+    bytes: f64,
+    /// The first kill of the window.
+    killed_at: Time,
+}
+
+/// What a container needed in a window of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct WindowDemand {
+    pub bytes: f64,
+    /// The peak that was measured; `None` if it was killed before there was a sample.
+    pub measured: Option<f64>,
+    /// When it was killed in fact; the demand is an assumption then.
+    pub killed_at: Option<Time>,
 }
 
 /// A day within the evaluation.
@@ -85,8 +103,9 @@ impl Facts {
         let mut assumed = BTreeMap::new();
         for (pod, recorded) in recording.pods.iter().enumerate() {
             let Some(usage) = recorded.containers.get(index) else { continue };
-            assume_demand(recording, container, usage, |window, demand| {
-                assumed.insert((pod, window), demand);
+            assume_demand(recording, container, usage, |window, kill| {
+                let known: &mut AssumedDemand = assumed.entry((pod, window)).or_insert(kill);
+                known.bytes = known.bytes.max(kill.bytes);
             });
             let judged = usage::minutes_of(recording, recorded, evaluation);
             for minute in judged.clone() {
@@ -112,7 +131,7 @@ impl Facts {
         usage: &PodContainer,
         pod: usize,
         minutes: std::ops::Range<u32>,
-        assumed: &BTreeMap<(usize, u32), f64>,
+        assumed: &BTreeMap<(usize, u32), AssumedDemand>,
         days: &mut DayCollector,
     ) {
         let (mut sum, mut count) = (0.0, 0_u32);
@@ -135,7 +154,7 @@ impl Facts {
             }
             let begins = minute % MINUTES_PER_WINDOW == 0 || minute == minutes.start;
             if begins {
-                let assumed = assumed.get(&(pod, window)).copied();
+                let assumed = assumed.get(&(pod, window)).map(|assumed| assumed.bytes);
                 let peak = assumed.or_else(|| usage::memory_at(usage, window).map(f64::from));
                 if let Some(peak) = peak {
                     days.see_window(day, at, peak);
@@ -145,44 +164,57 @@ impl Facts {
     }
 }
 
+impl WindowDemand {
+    /// This part of it.
+    #[must_use]
+    pub fn scaled(self, factor: f64) -> Self {
+        let measured = self.measured.map(|bytes| bytes * factor);
+        Self { bytes: self.bytes * factor, measured, ..self }
+    }
+}
+
 impl ContainerFacts {
     /// A day; `None` if nothing of it is within the evaluation.
     pub fn day(&self, index: usize) -> Option<&DayFacts> {
         self.days.get(index)
     }
 
-    /// The demand of memory in a window, and whether it is assumed; `None` without a sample.
+    /// The demand of memory in a window; `None` without a sample.
     pub(super) fn demand(
         &self,
         usage: &PodContainer,
         pod: usize,
         window: u32,
-    ) -> Option<(f64, bool)> {
+    ) -> Option<WindowDemand> {
+        let measured = usage::memory_at(usage, window).map(f64::from);
         if !self.assumed.is_empty()
-            && let Some(demand) = self.assumed.get(&(pod, window))
+            && let Some(AssumedDemand { bytes, killed_at }) = self.assumed.get(&(pod, window))
         {
-            return Some((*demand, true));
+            return Some(WindowDemand { bytes: *bytes, measured, killed_at: Some(*killed_at) });
         }
-        usage::memory_at(usage, window).map(|bytes| (f64::from(bytes), false))
+        measured.map(|bytes| WindowDemand { bytes, measured, killed_at: None })
     }
 }
 
-/// Calls `each` with the windows in which a container was killed, and what it needed then at least.
+/// Calls `each` with the windows in which a container was killed, in order of time.
 fn assume_demand(
     recording: &WorkloadRecording,
     container: &ContainerRecording,
     usage: &PodContainer,
-    mut each: impl FnMut(u32, f64),
+    mut each: impl FnMut(u32, AssumedDemand),
 ) {
     for kill in &usage.oom_kills {
-        let since = kill.as_secs() - recording.from.as_secs();
-        let Ok(window) = u32::try_from(since.div_euclid(MEMORY_STEP_SECONDS)) else { continue };
+        // As a peak, a kill at the end of a window is its own.
+        let before = kill.nanos_since(recording.from) - 1;
+        let window = before.div_euclid(MEMORY_STEP_SECONDS * 1_000_000_000);
+        let Ok(window) = u32::try_from(window) else { continue };
         let used = usage::memory_at(usage, window).map(f64::from);
         let [_, limits] = usage.steps(container);
         let limit = amounts_at(limits, *kill).memory.map(Bytes::as_f64);
         // Without a known limit, what was used is all that is known.
         if let Some(known) = limit.or(used) {
-            each(window, used.unwrap_or_default().max(known * KILL_FACTOR));
+            let bytes = used.unwrap_or_default().max(known * KILL_FACTOR);
+            each(window, AssumedDemand { bytes, killed_at: *kill });
         }
     }
 }

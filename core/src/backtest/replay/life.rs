@@ -3,9 +3,11 @@
 use super::{
     PassCadence, ReplaySettings,
     facts::{DAY_SECONDS, Facts},
-    pods::{Held, Sizer, VirtualPod},
+    held::Held,
+    pods::VirtualPod,
     replicas::Replicas,
     scaling::Scaling,
+    sizer::Sizer,
     updating::{Change, Updating},
     usage,
 };
@@ -219,7 +221,7 @@ impl<'a> Life<'a> {
             if self.in_place || self.policy.rule == PolicyRule::Oracle {
                 self.replicas.resize(index, &held, now);
             } else {
-                self.replicas.replace(index, held.clone(), now, &mut self.rule);
+                self.replicas.replace(index, held.clone(), now);
             }
         }
         self.replicas.forget_gone(&mut self.rule);
@@ -250,7 +252,7 @@ impl<'a> Life<'a> {
             match action {
                 Action::Evict { .. } => {
                     let held = sizer.sized(&replicas.recorded, &advice);
-                    replicas.replace(*pod, held, now, rule);
+                    replicas.replace(*pod, held, now);
                 }
                 Action::Resize { sized_containers, .. } => {
                     let held = resized(&replicas.pods[*pod], sized_containers);

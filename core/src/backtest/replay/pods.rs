@@ -1,40 +1,24 @@
 //! Virtual pods: those of the recording, with the requests and limits of a policy.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
-use super::tally::WindowOutcome;
+use super::{facts::WindowDemand, held::Held, tally::WindowOutcome};
 use crate::{
-    api::{
-        ResourceList, ResourceName, VerticalPodAutoscalerSpec,
-        vpa::{TargetRef, UpdateMode, UpdatePolicy},
-    },
     backtest::{
-        policy::{Advice, ContainerAdvice, LimitAdvice},
-        recording::{PodContainer, WorkloadRecording},
+        policy::{RuleState, Seen},
+        recording::{CPU_STEP_SECONDS, PodContainer, PodRecording},
     },
-    rightsizing::survey::Amounts,
-    sizing::{
-        self, LimitPolicy, NamespaceLimitRanges, Resources, SizedContainer, SizingRules, SizingSpec,
-    },
-    types::{
-        Time,
-        compat::Compat,
-        quantity::Quantity,
-        units::{Bytes, MilliCpu},
-    },
+    types::{Time, units::Bytes},
 };
 
 /// A container that was killed in one window has just restarted in the next.
 const WINDOWS_AFTER_KILL: u32 = 2;
-
-/// Requests and limits of a container; a missing one is not set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    pub cpu: Option<MilliCpu>,
-    pub memory: Option<Bytes>,
-    pub cpu_limit: Option<MilliCpu>,
-    pub memory_limit: Option<Bytes>,
-}
+/// How long a new pod is not ready.
+const START: Duration = Duration::from_mins(1);
+/// What was measured so long ago is known.
+pub(super) const MINUTE: Duration = Duration::from_secs(CPU_STEP_SECONDS as u64);
+/// A kill whose time is not known is after the last sample of its window.
+const BEFORE_NEXT_SAMPLE: Duration = Duration::from_secs(CPU_STEP_SECONDS as u64 / 2);
 
 /// A pod under a policy.
 #[derive(Clone, Debug)]
@@ -68,8 +52,8 @@ pub(super) struct VirtualContainer {
     pub next_window: u32,
     /// The first window in which it can be killed.
     pub next_kill: u32,
-    /// Peaks that are not known yet.
-    pub pending: [Option<PendingPeak>; 2],
+    /// Windows that are not known yet, and the window before.
+    pub pending: [Option<PendingWindow>; 2],
     pub restarts: u32,
     pub started: Time,
     /// The start and the end of the container that was killed last.
@@ -80,19 +64,87 @@ pub(super) struct VirtualContainer {
     pub mean: (f64, u32),
 }
 
-/// The peak of a window, as a metrics server shows it once the window is over.
+/// What will be seen of a window of memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PendingPeak {
+pub(super) struct PendingWindow {
     pub window: u32,
-    pub bytes: f64,
+    /// When it is over.
+    pub ends: Time,
+    /// The peak that a metrics server shows then; `None` if the container was killed before there was a
+    /// sample.
+    pub peak: Option<f64>,
+    /// Whether more was used than the limit allows.
     pub is_cut: bool,
     /// The request of that time.
     pub request: Option<Bytes>,
-    /// The limit at which the container was killed.
-    pub killed_at: Option<Bytes>,
+    pub kill: Option<PendingKill>,
+    /// Whether the pod was replaced meanwhile. What is seen late is seen of its successor, which was not
+    /// killed.
+    pub is_of_predecessor: bool,
+}
+
+/// A kill that will be seen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingKill {
+    pub at: Time,
+    pub limit: Bytes,
 }
 
 impl VirtualPod {
+    /// A pod with the usage of a recorded one, from a window of memory on.
+    pub fn new(
+        index: usize,
+        recorded: &PodRecording,
+        created: Time,
+        held: &[Held],
+        window: u32,
+    ) -> Self {
+        let state = |(container, held): (usize, &Held)| VirtualContainer {
+            is_present: recorded.containers.get(container).is_some_and(has_samples),
+            held: *held,
+            next_window: window,
+            next_kill: 0,
+            pending: [None, None],
+            restarts: 0,
+            started: created,
+            last_kill: None,
+            throttled: 0,
+            mean: (0.0, 0),
+        };
+        Self {
+            recorded: index,
+            copy: 0,
+            name: Arc::from(""),
+            generation: 0,
+            created,
+            ready_at: created.later(START),
+            resizes: 0,
+            is_sized: false,
+            recorded_amounts: Vec::new(),
+            next_step: None,
+            containers: held.iter().enumerate().map(state).collect(),
+        }
+    }
+
+    /// Becomes its successor with other amounts, and the usage of the same recorded pod.
+    pub fn replace(&mut self, recorded: &str, held: &[Held], now: Time) {
+        self.generation += 1;
+        self.set_name(recorded);
+        self.created = now;
+        self.ready_at = now.later(START);
+        self.resizes = 0;
+        self.is_sized = true;
+        for (state, held) in self.containers.iter_mut().zip(held) {
+            state.held = *held;
+            state.restarts = 0;
+            state.started = now;
+            state.last_kill = None;
+            for pending in state.pending.iter_mut().flatten() {
+                pending.is_of_predecessor = true;
+            }
+        }
+    }
+
     /// Names it after the recorded pod, uniquely.
     pub fn set_name(&mut self, recorded: &str) {
         let mut name = recorded.to_owned();
@@ -104,6 +156,36 @@ impl VirtualPod {
             let _ = write!(name, ".{}", self.generation);
         }
         self.name = name.into();
+    }
+
+    /// Lets the rule see the peaks of windows that are over by a time, and kills. Returns whether it sees a
+    /// kill.
+    pub fn show_windows(&mut self, until: Time, rule: &mut RuleState<'_>) -> bool {
+        let mut was_killed = false;
+        for (container, state) in self.containers.iter_mut().enumerate() {
+            for known in state.take_known(until).into_iter().flatten() {
+                let seen = Seen {
+                    container,
+                    pod: self.recorded,
+                    pod_name: &self.name,
+                    at: known.ends.earlier(MINUTE),
+                    cpu_request: state.held.cpu,
+                    memory_request: known.request,
+                };
+                if let Some(bytes) = known.peak {
+                    rule.take_memory(seen, known.window, bytes, known.is_cut);
+                }
+                let Some(PendingKill { at, limit }) = known.kill else { continue };
+                rule.take_kill(Seen { at, ..seen }, limit);
+                was_killed = true;
+                if !known.is_of_predecessor {
+                    state.restarts += 1;
+                    state.last_kill = Some((state.started, at));
+                    state.started = at;
+                }
+            }
+        }
+        was_killed
     }
 }
 
@@ -121,185 +203,57 @@ impl VirtualContainer {
     pub fn run_window(
         &mut self,
         was: &Held,
-        window: u32,
-        demand: f64,
-        is_assumed: bool,
+        (window, ends): (u32, Time),
+        demand: &WindowDemand,
     ) -> WindowOutcome {
         let limit = self.held.memory_limit;
-        let is_cut = limit.is_some_and(|limit| demand > limit.as_f64());
-        let is_killed = is_cut && window >= self.next_kill;
+        let is_above = |bytes: f64| limit.is_some_and(|limit| bytes > limit.as_f64());
+        let is_killed = is_above(demand.bytes) && window >= self.next_kill;
         if is_killed {
             self.next_kill = window + WINDOWS_AFTER_KILL;
         }
-        let (request, killed_at) = (self.held.memory, limit.filter(|_| is_killed));
-        let bytes = limit.map_or(demand, |limit| demand.min(limit.as_f64()));
-        let peak = PendingPeak { window, bytes, is_cut, request, killed_at };
-        self.pending[window as usize % 2] = Some(peak);
+        let kill = limit.filter(|_| is_killed).map(|limit| PendingKill {
+            at: demand.killed_at.unwrap_or(ends.earlier(BEFORE_NEXT_SAMPLE)),
+            limit,
+        });
+        // A container that was killed in fact is assumed to have needed more, but that was not measured.
+        let peak = limit.map_or(demand.measured, |limit| {
+            demand.measured.map(|bytes| bytes.min(limit.as_f64()))
+        });
+        self.pending[window as usize % 2] = Some(PendingWindow {
+            window,
+            ends,
+            peak,
+            is_cut: demand.measured.is_some_and(is_above),
+            request: self.held.memory,
+            kill,
+            is_of_predecessor: false,
+        });
         let is_limit_raised = match (limit, was.memory_limit) {
             (Some(limit), Some(recorded)) => limit > recorded,
             (None, _) => true,
             (Some(_), None) => false,
         };
-        WindowOutcome { demand, is_assumed, is_limit_raised, is_killed }
-    }
-}
-
-impl Held {
-    pub fn new(requests: Amounts, limits: Amounts) -> Self {
-        Self {
-            cpu: requests.cpu,
-            memory: requests.memory,
-            cpu_limit: limits.cpu,
-            memory_limit: limits.memory,
-        }
+        let is_assumed = demand.killed_at.is_some();
+        WindowOutcome { demand: demand.bytes, is_assumed, is_limit_raised, is_killed }
     }
 
-    fn resources(&self) -> Resources {
-        let list = |cpu: Option<MilliCpu>, memory: Option<Bytes>| {
-            let list =
-                ResourceList::cpu_and_memory(cpu.map(Quantity::cpu), memory.map(Quantity::memory));
-            (!list.is_empty()).then_some(list)
-        };
-        Resources {
-            requests: list(self.cpu, self.memory),
-            limits: list(self.cpu_limit, self.memory_limit),
-        }
-    }
-
-    /// With the amounts that a sized container sets.
-    #[must_use]
-    pub fn with_sizes(self, sizes: &SizedContainer) -> Self {
-        let cpu = |list: &ResourceList| list.get(&ResourceName::Cpu).map(Quantity::to_cpu);
-        let memory = |list: &ResourceList| list.get(&ResourceName::Memory).map(Quantity::to_memory);
-        Self {
-            cpu: cpu(&sizes.requests).or(self.cpu),
-            memory: memory(&sizes.requests).or(self.memory),
-            cpu_limit: cpu(&sizes.limits).or(self.cpu_limit),
-            memory_limit: memory(&sizes.limits).or(self.memory_limit),
-        }
-    }
-
-    fn with_advice(self, advice: &ContainerAdvice) -> Self {
-        let cpu = advice.requests.cpu.or(self.cpu);
-        let memory = advice.requests.memory.or(self.memory);
-        let limit = |rule: LimitAdvice, request: Option<i64>, kept: Option<i64>| match rule {
-            LimitAdvice::Unset => None,
-            LimitAdvice::AsRequest => request,
-            LimitAdvice::Keep => kept.map(|kept| kept.max(request.unwrap_or(kept))),
-            LimitAdvice::Amount(amount) => Some(amount.max(request.unwrap_or(amount))),
-        };
-        let milli = |amount: Option<MilliCpu>| amount.map(|amount| amount.0);
-        let bytes = |amount: Option<Bytes>| amount.map(|amount| amount.0);
-        Self {
-            cpu,
-            memory,
-            cpu_limit: limit(advice.cpu_limit, milli(cpu), milli(self.cpu_limit)).map(MilliCpu),
-            memory_limit: limit(advice.memory_limit, bytes(memory), bytes(self.memory_limit))
-                .map(Bytes),
-        }
-    }
-}
-
-/// Sizes pods as admission does.
-pub(super) struct Sizer {
-    names: Vec<Arc<str>>,
-    namespace: Arc<str>,
-    vpa: Arc<str>,
-    pub spec: VerticalPodAutoscalerSpec,
-    pub ranges: NamespaceLimitRanges,
-    pub rules: SizingRules,
-}
-
-impl Sizer {
-    pub fn new(recording: &WorkloadRecording, compat: Compat, mode: UpdateMode) -> Self {
-        let target_ref = TargetRef {
-            api_version: None,
-            kind: recording.kind.to_string(),
-            name: recording.key.name.to_string(),
-        };
-        let spec = VerticalPodAutoscalerSpec {
-            target_ref,
-            update_policy: Some(UpdatePolicy {
-                update_mode: Some(mode),
-                ..UpdatePolicy::default()
-            }),
-            resource_policy: None,
-            recommenders: Vec::new(),
-            startup_boost: None,
-        };
-        let names = recording.containers.iter().map(|container| (&*container.name).into());
-        Self {
-            names: names.collect(),
-            namespace: recording.key.namespace.clone(),
-            vpa: recording.key.name.clone(),
-            spec,
-            ranges: NamespaceLimitRanges::default(),
-            rules: SizingRules::for_compat(compat),
-        }
-    }
-
-    pub fn sizing_spec<'a>(
-        &'a self,
-        recommendation: &'a crate::api::vpa::Recommendation,
-    ) -> SizingSpec<'a> {
-        SizingSpec {
-            vpa: &self.vpa,
-            spec: &self.spec,
-            recommendation: Some(recommendation),
-            limit_policy: LimitPolicy::Ratio,
-            managed_sidecars: &[],
-            shared_requests: &[],
-        }
-    }
-
-    /// What the containers of a new pod get.
-    pub fn sized(&self, template: &[Held], advice: &Advice) -> Vec<Held> {
-        match advice {
-            Advice::Amounts(advice) => {
-                let sized = |(held, advice): (&Held, &Option<ContainerAdvice>)| {
-                    advice.as_ref().map_or(*held, |advice| held.with_advice(advice))
-                };
-                template.iter().zip(advice).map(sized).collect()
+    /// Takes the windows that are over by a time, and of another one the kill.
+    fn take_known(&mut self, until: Time) -> [Option<PendingWindow>; 2] {
+        let mut known = self.pending.each_mut().map(|slot| {
+            let pending = slot.as_mut()?;
+            if pending.ends <= until {
+                return slot.take();
             }
-            Advice::Object(recommendation) => {
-                let pod = self.pod("", "", template.iter().map(|held| (true, *held)));
-                let spec = self.sizing_spec(recommendation);
-                let sizes = sizing::size_containers(&pod, &spec, Some(&self.ranges), self.rules);
-                // Without LimitRanges every pod can be sized; one that cannot be keeps what it has.
-                let sizes = sizes.unwrap_or_default();
-                let mut held = template.to_vec();
-                for (held, sizes) in held.iter_mut().zip(&sizes) {
-                    *held = held.with_sizes(sizes);
-                }
-                held
-            }
-        }
-    }
-
-    /// A pod as sizing sees it. Containers that are not present are left out.
-    pub fn pod(
-        &self,
-        name: &str,
-        uid: &str,
-        held: impl Iterator<Item = (bool, Held)>,
-    ) -> sizing::Pod {
-        let containers = self.names.iter().zip(held).filter(|(_, (is_present, _))| *is_present);
-        let containers = containers.map(|(name, (_, held))| sizing::Container {
-            name: name.clone(),
-            spec: held.resources(),
-            ..sizing::Container::default()
+            let kill = pending.kill.take_if(|kill| kill.at <= until)?;
+            Some(PendingWindow { peak: None, kill: Some(kill), ..*pending })
         });
-        sizing::Pod {
-            namespace: self.namespace.clone(),
-            name: name.into(),
-            uid: uid.into(),
-            containers: containers.collect(),
-            ..sizing::Pod::default()
-        }
+        known.sort_unstable_by_key(|known| known.map(|known| known.window));
+        known
     }
+}
 
-    /// The index of a container of a workload, from that of a pod's container.
-    pub fn name(&self, container: usize) -> &Arc<str> {
-        &self.names[container]
-    }
+/// Whether anything is known of a container.
+pub(super) fn has_samples(usage: &PodContainer) -> bool {
+    !usage.cpu.is_empty() || !usage.memory.is_empty() || !usage.oom_kills.is_empty()
 }

@@ -1,11 +1,11 @@
-//! The virtual pods of a workload under a policy: what a metrics server shows of them, and what happens to them.
-
-use std::{sync::Arc, time::Duration};
+//! The virtual pods of a workload under a policy: what a metrics server shows of them, and what happens to
+//! them.
 
 use super::{
     amounts::{amounts_of, amounts_of_new_pods},
     facts::Facts,
-    pods::{Held, VirtualContainer, VirtualPod},
+    held::Held,
+    pods::{MINUTE, VirtualPod, has_samples},
     scaling::Scaling,
     tally::{PodChange, Tally},
     usage::{self, MINUTES_PER_WINDOW},
@@ -13,15 +13,13 @@ use super::{
 use crate::{
     backtest::{
         policy::{RuleState, Seen},
-        recording::{CPU_STEP_SECONDS, MEMORY_STEP_SECONDS, PodContainer, WorkloadRecording},
+        recording::WorkloadRecording,
     },
     types::{Time, units::MilliCpu},
 };
 
-/// How long a new pod is not ready.
-const START: Duration = Duration::from_mins(1);
-/// What was measured so long ago is known.
-const KNOWN_AFTER: Duration = Duration::from_secs(CPU_STEP_SECONDS as u64);
+/// Later than everything.
+const END: Time = Time::from_nanos(i64::MAX);
 /// The use of a CPU limit from which on demand may have been higher.
 const CENSORED_USE: f64 = 0.98;
 
@@ -32,6 +30,8 @@ pub(super) struct Replicas<'a> {
     /// When the policy begins to decide.
     from: Time,
     pub pods: Vec<VirtualPod>,
+    /// Pods whose recorded pod has ended, until its last samples are known. Nothing changes them.
+    ending: Vec<VirtualPod>,
     next_pod: usize,
     /// Its autoscaler, if replicas are modelled.
     scaling: Option<Scaling<'a>>,
@@ -58,6 +58,7 @@ impl<'a> Replicas<'a> {
             facts,
             from,
             pods: Vec::new(),
+            ending: Vec::new(),
             next_pod: 0,
             tally: Tally::new(containers, scaling.is_some()),
             scaling,
@@ -69,13 +70,13 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// Lets the rule see what was measured in the minute before, and windows that ended then. Returns whether it sees a kill.
+    /// Lets the rule see what was measured in the minute before, windows that ended then, and kills. Returns
+    /// whether it sees a kill.
     pub fn show(&mut self, minute: u32, rule: &mut RuleState<'_>) -> bool {
         let Some(before) = minute.checked_sub(1) else { return false };
         let at = usage::time_of(self.recording, before);
         let mut was_killed = false;
-        for index in 0..self.pods.len() {
-            let pod = &self.pods[index];
+        for pod in self.pods.iter_mut().chain(&mut self.ending) {
             let recorded = &self.recording.pods[pod.recorded];
             for (container, state) in pod.containers.iter().enumerate() {
                 let used = recorded.containers.get(container);
@@ -96,62 +97,40 @@ impl<'a> Replicas<'a> {
                     rule.take_cpu(seen, (f64::from(cores) * factor).min(limit));
                 }
             }
-            if before % MINUTES_PER_WINDOW == 0 {
-                let ended = before / MINUTES_PER_WINDOW;
-                was_killed |= self.show_windows(index, rule, |window| window < ended);
-            }
+            was_killed |= pod.show_windows(at, rule);
         }
         was_killed
     }
 
-    /// Lets the rule see the peaks of windows that are over, and kills.
-    fn show_windows(
-        &mut self,
-        index: usize,
-        rule: &mut RuleState<'_>,
-        is_over: impl Fn(u32) -> bool,
-    ) -> bool {
-        let from = self.recording.from.as_secs();
-        let pod = &mut self.pods[index];
-        let mut was_killed = false;
-        for (container, state) in pod.containers.iter_mut().enumerate() {
-            let mut ended =
-                state.pending.each_mut().map(|peak| peak.take_if(|peak| is_over(peak.window)));
-            ended.sort_unstable_by_key(|peak| peak.map(|peak| peak.window));
-            for peak in ended.into_iter().flatten() {
-                let start = from + i64::from(peak.window) * MEMORY_STEP_SECONDS;
-                let last_minute = start + MEMORY_STEP_SECONDS - CPU_STEP_SECONDS;
-                let seen = Seen {
-                    container,
-                    pod: pod.recorded,
-                    pod_name: &pod.name,
-                    at: Time::from_secs(last_minute),
-                    cpu_request: state.held.cpu,
-                    memory_request: peak.request,
-                };
-                rule.take_memory(seen, peak.window, peak.bytes, peak.is_cut);
-                if let Some(limit) = peak.killed_at {
-                    let at = Time::from_secs(last_minute + CPU_STEP_SECONDS / 2);
-                    rule.take_kill(Seen { at, ..seen }, limit);
-                    state.restarts += 1;
-                    state.last_kill = Some((state.started, at));
-                    state.started = at;
-                    was_killed = true;
-                }
-            }
-        }
-        was_killed
-    }
-
-    /// Removes pods whose last sample is known. Returns whether there were any.
+    /// Removes pods whose recorded pod has ended. Returns whether there were any.
     pub fn remove_gone(&mut self, now: Time, rule: &mut RuleState<'_>) -> bool {
-        let known = now.earlier(KNOWN_AFTER);
+        if self.scaling.is_some() {
+            return self.remove_gone_of_model(now, rule);
+        }
+        // Their last samples are known now.
+        let was_ending = !self.ending.is_empty();
+        for mut pod in self.ending.drain(..) {
+            pod.show_windows(END, rule);
+        }
+        let recording = self.recording;
+        let is_gone = |pod: &mut VirtualPod| recording.pods[pod.recorded].gone <= now;
+        self.ending.extend(self.pods.extract_if(.., is_gone));
+        if was_ending {
+            self.forget_gone(rule);
+        }
+        was_ending || !self.ending.is_empty()
+    }
+
+    /// The same if replicas are modelled: a pod goes on with other usage once the last samples of its
+    /// recorded pod are known.
+    fn remove_gone_of_model(&mut self, now: Time, rule: &mut RuleState<'_>) -> bool {
+        let known = now.earlier(MINUTE);
         let recording = self.recording;
         let is_gone = |pod: &VirtualPod| recording.pods[pod.recorded].gone <= known;
         let gone: Vec<usize> =
             (0..self.pods.len()).filter(|index| is_gone(&self.pods[*index])).collect();
         for index in &gone {
-            self.show_windows(*index, rule, |_| true);
+            self.pods[*index].show_windows(END, rule);
         }
         if let Some(scaling) = &mut self.scaling {
             scaling.retain_living(|recorded| recording.pods[recorded].gone <= known);
@@ -165,7 +144,8 @@ impl<'a> Replicas<'a> {
         true
     }
 
-    /// Pods whose recorded pod was removed without a successor go on with the usage of another one, if replicas are modelled.
+    /// Pods whose recorded pod was removed without a successor go on with the usage of another one, if
+    /// replicas are modelled.
     fn move_pods(&mut self, gone: &[usize], now: Time) {
         let Some(scaling) = self.scaling.as_mut().filter(|of| of.wanted().is_some()) else {
             return;
@@ -184,8 +164,8 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// Lets the autoscaler decide, if replicas are modelled. Removes pods that are too many; [`Self::create_born`] creates
-    /// those that are missing. Returns whether pods were removed.
+    /// Lets the autoscaler decide, if replicas are modelled. Removes pods that are too many;
+    /// [`Self::create_born`] creates those that are missing. Returns whether pods were removed.
     pub fn rescale(&mut self, minute: u32, now: Time, rule: &mut RuleState<'_>) -> bool {
         let Some(scaling) = self.scaling.as_mut().filter(|_| now >= self.from) else {
             return false;
@@ -195,8 +175,7 @@ impl<'a> Replicas<'a> {
         while self.pods.len() > wanted as usize {
             let surplus = self.scaling.as_mut().and_then(|scaling| scaling.surplus(&self.pods));
             let Some(index) = surplus else { break };
-            self.show_windows(index, rule, |_| true);
-            self.pods.remove(index);
+            self.pods.remove(index).show_windows(END, rule);
         }
         let is_changed = self.pods.len() < before;
         if is_changed {
@@ -207,10 +186,11 @@ impl<'a> Replicas<'a> {
 
     /// Lets the rule forget pods that do not exist any more.
     pub fn forget_gone(&self, rule: &mut RuleState<'_>) {
-        rule.retain_pods(|name| self.pods.iter().any(|pod| *pod.name == *name));
+        rule.retain_pods(|name| self.pods.iter().chain(&self.ending).any(|pod| *pod.name == *name));
     }
 
-    /// Follows what was requested in fact: new pods begin with it, and with `sets_pods` running ones are resized to it.
+    /// Follows what was requested in fact: new pods begin with it, and with `sets_pods` running ones are
+    /// resized to it.
     pub fn follow_recording(&mut self, now: Time, sets_pods: bool) {
         let is_due = |next: Option<Time>| next.is_some_and(|next| next <= now);
         if is_due(self.next_step) {
@@ -234,8 +214,8 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// Creates pods that were born in fact, or those that the autoscaler wants if replicas are modelled. `sized` are the
-    /// amounts that they get instead of the recorded ones. Returns whether there were any.
+    /// Creates pods that were born in fact, or those that the autoscaler wants if replicas are modelled.
+    /// `sized` are the amounts that they get instead of the recorded ones. Returns whether there were any.
     pub fn create_born(
         &mut self,
         minute: u32,
@@ -249,7 +229,7 @@ impl<'a> Replicas<'a> {
             }
             let index = self.next_pod;
             self.next_pod += 1;
-            if recorded.gone <= now.earlier(KNOWN_AFTER) {
+            if recorded.gone <= now.earlier(MINUTE) {
                 continue;
             }
             let wanted = self.scaling.as_mut().and_then(|scaling| {
@@ -284,31 +264,10 @@ impl<'a> Replicas<'a> {
         let is_sized = advised.is_some();
         let (recorded_amounts, next_step) = amounts_of(self.recording, recorded, now);
         let held = advised.unwrap_or_else(|| recorded_amounts.clone());
-        let state = |(container, held): (usize, &Held)| VirtualContainer {
-            is_present: recorded.containers.get(container).is_some_and(has_samples),
-            held: *held,
-            next_window: minute / MINUTES_PER_WINDOW,
-            next_kill: 0,
-            pending: [None, None],
-            restarts: 0,
-            started: created,
-            last_kill: None,
-            throttled: 0,
-            mean: (0.0, 0),
-        };
-        let mut pod = VirtualPod {
-            recorded: index,
-            copy,
-            name: Arc::from(""),
-            generation: 0,
-            created,
-            ready_at: created.later(START),
-            resizes: 0,
-            is_sized,
-            recorded_amounts,
-            next_step,
-            containers: held.iter().enumerate().map(state).collect(),
-        };
+        let mut pod = VirtualPod::new(index, recorded, created, &held, minute / MINUTES_PER_WINDOW);
+        pod.copy = copy;
+        pod.is_sized = is_sized;
+        (pod.recorded_amounts, pod.next_step) = (recorded_amounts, next_step);
         pod.set_name(&recorded.name);
         self.pods.push(pod);
         let differs = self.last_born.as_ref().is_some_and(|before| *before != held);
@@ -335,22 +294,9 @@ impl<'a> Replicas<'a> {
     }
 
     /// Replaces a pod by one with other amounts. Its use goes on as recorded.
-    pub fn replace(&mut self, index: usize, held: Vec<Held>, now: Time, rule: &mut RuleState<'_>) {
-        self.show_windows(index, rule, |_| true);
+    pub fn replace(&mut self, index: usize, held: Vec<Held>, now: Time) {
         let pod = &mut self.pods[index];
-        let recorded = &self.recording.pods[pod.recorded];
-        pod.generation += 1;
-        pod.set_name(&recorded.name);
-        pod.created = now;
-        pod.ready_at = now.later(START);
-        pod.resizes = 0;
-        pod.is_sized = true;
-        for (state, held) in pod.containers.iter_mut().zip(&held) {
-            state.held = *held;
-            state.restarts = 0;
-            state.started = now;
-            state.last_kill = None;
-        }
+        pod.replace(&self.recording.pods[pod.recorded].name, &held, now);
         self.last_born = Some(held);
         self.count(index, now, PodChange::Evicted);
     }
@@ -377,7 +323,7 @@ impl<'a> Replicas<'a> {
             }
         }
         let scaling = self.scaling.as_ref();
-        for pod in &mut self.pods {
+        for pod in self.pods.iter_mut().chain(&mut self.ending) {
             let recorded = &self.recording.pods[pod.recorded];
             for (container, state) in pod.containers.iter_mut().enumerate() {
                 if !state.is_present {
@@ -400,13 +346,17 @@ impl<'a> Replicas<'a> {
                 if window < state.next_window {
                     continue;
                 }
-                state.next_window = window + 1;
                 let facts = &self.facts.containers[container];
-                let Some((demand, is_assumed)) = facts.demand(usage, pod.recorded, window) else {
+                let demand = facts.demand(usage, pod.recorded, window);
+                // What it had when it was killed in fact counts.
+                if demand.and_then(|of| of.killed_at).is_some_and(|at| now.later(MINUTE) < at) {
                     continue;
-                };
+                }
+                state.next_window = window + 1;
+                let Some(demand) = demand else { continue };
                 let factor = scaling.map_or(1.0, |scaling| scaling.memory_factor(container));
-                let outcome = state.run_window(was, window, demand * factor, is_assumed);
+                let ends = usage::end_of(self.recording, window);
+                let outcome = state.run_window(was, (window, ends), &demand.scaled(factor));
                 if is_judged && facts.is_elastic {
                     self.tally.leave_out_window(container, day);
                 } else if is_judged {
@@ -420,8 +370,4 @@ impl<'a> Replicas<'a> {
 /// The part of the usage of its recorded pod that a virtual pod has.
 fn cpu_factor(scaling: Option<&Scaling<'_>>, container: usize) -> f64 {
     scaling.map_or(1.0, |scaling| scaling.cpu_factor(container))
-}
-
-fn has_samples(usage: &PodContainer) -> bool {
-    !usage.cpu.is_empty() || !usage.memory.is_empty() || !usage.oom_kills.is_empty()
 }

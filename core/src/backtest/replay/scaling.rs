@@ -88,6 +88,8 @@ impl<'a> Scaling<'a> {
         self.living.retain(|recorded| !is_gone(*recorded));
         if self.living.is_empty() {
             self.wanted = None;
+            self.cpu_factors.fill(1.0);
+            self.memory_factors.fill(1.0);
         }
     }
 
@@ -196,7 +198,7 @@ impl<'a> Scaling<'a> {
                 self.facts.containers[container].demand(usage, *recorded, window)
             });
             let (sum, count) =
-                demands.fold((0.0, 0), |(sum, count), (demand, _)| (sum + demand, count + 1));
+                demands.fold((0.0, 0), |(sum, count), demand| (sum + demand.bytes, count + 1));
             used += sum;
             known += u32::from(count > 0);
         }
@@ -226,7 +228,7 @@ impl<'a> Scaling<'a> {
                 let window = minute / MINUTES_PER_WINDOW;
                 let facts = &self.facts.containers[container];
                 self.memory_factors[container] = self.factor(container, |usage, recorded| {
-                    facts.demand(usage, recorded, window).map(|(demand, _)| demand)
+                    facts.demand(usage, recorded, window).map(|demand| demand.bytes)
                 });
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{
     facts::{Facts, p95},
-    pods::Held,
+    held::Held,
     usage::MINUTES_PER_WINDOW,
 };
 use crate::{

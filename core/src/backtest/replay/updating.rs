@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{
-    ReplaySettings,
-    pods::{Sizer, VirtualPod},
-};
+use super::{ReplaySettings, pods::VirtualPod, sizer::Sizer};
 use crate::{
     api::vpa,
     backtest::{policy::Estimates, recording::WorkloadRecording},

@@ -17,6 +17,11 @@ pub(super) fn time_of(recording: &WorkloadRecording, minute: u32) -> Time {
     Time::from_secs(recording.from.as_secs() + i64::from(minute) * CPU_STEP_SECONDS)
 }
 
+/// When a window of memory is over.
+pub(super) fn end_of(recording: &WorkloadRecording, window: u32) -> Time {
+    Time::from_secs(recording.from.as_secs() + (i64::from(window) + 1) * MEMORY_STEP_SECONDS)
+}
+
 /// The first minute of the grid that is not before a time.
 pub(super) fn minute_at(recording: &WorkloadRecording, at: Time) -> u32 {
     let nanos = at.nanos_since(recording.from).max(0) as u64;

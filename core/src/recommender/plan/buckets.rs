@@ -7,7 +7,7 @@ pub const BUCKETS: usize = 224;
 /// Boundaries and middles of the buckets, in cores.
 #[derive(Debug)]
 pub struct PlanBuckets {
-    starts: [f64; BUCKETS + 1],
+    pub(super) starts: [f64; BUCKETS + 1],
     middles: [f64; BUCKETS],
 }
 
@@ -35,11 +35,6 @@ impl PlanBuckets {
         let inner = &self.starts[1..BUCKETS];
         // NaN ends in the first bucket; samples that are not finite are rejected before.
         inner.partition_point(|start| *start <= cores) as u8
-    }
-
-    /// Returns the lower end of a bucket.
-    pub fn start(&self, bucket: u8) -> f64 {
-        self.starts[usize::from(bucket).min(BUCKETS)]
     }
 
     /// Returns the upper end of a bucket.

@@ -19,14 +19,12 @@ const ROUNDING_CORES: f64 = 0.001;
 /// The rules of a container whose requests are planned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanRules {
-    /// The profile.
     pub selection: PlanSelection,
     pub cpu: CpuPlanSettings,
     pub memory: PeakWindowSettings,
 }
 
 impl PlanRules {
-    /// The rules of a VPA with this selection.
     pub fn new(settings: &PlanSettings, selection: PlanSelection) -> Self {
         Self { selection, cpu: settings.cpu(selection.profile), memory: settings.memory }
     }
@@ -39,7 +37,6 @@ pub struct KnownRequests {
     pub memory: Option<f64>,
 }
 
-/// A planned request with its explanation.
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,7 +47,6 @@ pub struct PlannedRequest {
     pub decision: PlanDecision,
 }
 
-/// The decision on one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PlanDecision {
@@ -58,10 +54,9 @@ pub enum PlanDecision {
     Memory(MemoryDecision),
 }
 
-/// The planned requests of one container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerPlan {
-    state: PlanState,
+    pub state: PlanState,
     /// The last requests of its pods.
     requests: KnownRequests,
     /// The largest requests of its pods since the last decision.
@@ -71,7 +66,6 @@ pub struct ContainerPlan {
 }
 
 impl PlannedRequest {
-    /// Explains a decision under these rules.
     pub fn new(rules: &PlanRules, decision: PlanDecision) -> Self {
         let PlanSelection { profile, replaced } = rules.selection;
         Self { profile, replaced, decision }
@@ -79,14 +73,9 @@ impl PlannedRequest {
 }
 
 impl ContainerPlan {
-    /// Continues from a state.
     pub fn new(state: PlanState) -> Self {
         let none = KnownRequests::default();
         Self { state, requests: none, largest: none, cpu: None, memory: None }
-    }
-
-    pub fn state(&self) -> &PlanState {
-        &self.state
     }
 
     /// Adds the samples of another plan of the same container.
@@ -94,7 +83,6 @@ impl ContainerPlan {
         self.state.merge(other.state, &rules.cpu, &rules.memory);
     }
 
-    /// Records the requests of a pod.
     pub fn observe_requests(&mut self, requests: KnownRequests) {
         let valid = |amount: Option<f64>| amount.filter(|it| it.is_finite() && *it > 0.0);
         let max = |known: Option<f64>, new: Option<f64>| match (known, new) {
@@ -175,7 +163,7 @@ impl ContainerPlan {
         if !self.state.cpu.covers_a_day() {
             return None;
         }
-        in_force(observed, self.state.cpu.target(), fallback, ROUNDING_CORES)
+        in_force(observed, self.state.cpu.target, fallback, ROUNDING_CORES)
     }
 
     fn memory_request(&self, observed: Option<f64>, fallback: Option<f64>) -> Option<f64> {
@@ -183,7 +171,7 @@ impl ContainerPlan {
             return None;
         }
         // Pods follow late, and a lowered target would be withdrawn until they have.
-        self.state.memory.target().or(observed).or(fallback)
+        self.state.memory.target.or(observed).or(fallback)
     }
 }
 
@@ -194,7 +182,7 @@ fn explain_cpu(
     now: Time,
     request: f64,
 ) -> Option<CpuDecision> {
-    state.plan_now();
+    state.next_plan = None;
     let decision = state.decide(&rules.cpu, now, request);
     decision.plan.is_some().then_some(decision)
 }

@@ -9,7 +9,7 @@ use super::{
     bucket_weights::BucketWeights,
     buckets::plan_buckets,
     decision::{CpuDecision, CpuOutcome, KeptBecause},
-    evaluation, merge, seed,
+    evaluation, merge,
     settings::CpuPlanSettings,
 };
 
@@ -46,11 +46,11 @@ pub struct CpuPlan {
     pub(super) used: f64,
     pub(super) ratio_at: Time,
     pub(super) last_sample: Option<Time>,
-    pub(super) samples: u64,
+    pub samples: u64,
     /// When the next plan is due; `None` before the first one.
     pub(super) next_plan: Option<Time>,
     /// The last planned request in cores.
-    pub(super) target: Option<f64>,
+    pub target: Option<f64>,
 }
 
 impl CpuPlan {
@@ -87,7 +87,34 @@ impl CpuPlan {
         samples: u64,
         buckets: impl IntoIterator<Item = (f64, f64)>,
     ) -> Self {
-        seed::from_histogram(settings, [first, last], samples, buckets)
+        let mut plan = Self::new(first);
+        let is_valid = |(cores, weight): &(f64, f64)| {
+            cores.is_finite() && *cores >= 0.0 && weight.is_finite() && *weight > 0.0
+        };
+        let buckets: Vec<(f64, f64)> = buckets.into_iter().filter(is_valid).collect();
+        let total: f64 = buckets.iter().map(|(_, weight)| weight).sum();
+        if total <= 0.0 {
+            return plan;
+        }
+        // The decayed weights of one sample a minute never add up to more than this.
+        let limit = settings.half_life.as_secs_f64() / 60.0 / std::f64::consts::LN_2;
+        let scale = (samples.max(1) as f64).min(limit) / total / HOURS as f64;
+        plan.adopt_half_life(settings, first);
+        plan.hours_reference = last;
+        plan.recent_reference = last;
+        plan.ratio_at = last;
+        plan.last_sample = Some(last);
+        plan.samples = samples;
+        plan.day = u32::try_from(last.nanos_since(first).div_euclid(DAY_NANOS)).unwrap_or(0);
+        for (cores, weight) in buckets {
+            let bucket = plan_buckets().find(cores);
+            plan.lowest = Some(plan.lowest.map_or(bucket, |lowest| lowest.min(bucket)));
+            plan.peaks[0] = plan.peaks[0].max(Some(bucket));
+            for hour in 0..HOURS {
+                plan.hours.add(hour, bucket, weight * scale);
+            }
+        }
+        plan
     }
 
     /// Adds the samples of another plan of the same container. The plan that began earlier keeps its target.
@@ -117,24 +144,11 @@ impl CpuPlan {
         self.lowest = Some(self.lowest.map_or(bucket, |lowest| lowest.min(bucket)));
         self.add_peak(settings, at, bucket);
         self.adopt_half_life(settings, at);
-        let x = half_lives(at, self.hours_reference, settings.half_life);
-        let x = if x > HALF_LIVES_BEFORE_RESCALE {
-            self.hours.scale((-x).exp2());
-            self.hours_reference = at;
-            0.0
-        } else {
-            x
-        };
-        self.hours.add(hour_of_day(at), bucket, x.exp2());
-        let x = half_lives(at, self.recent_reference, settings.recent_half_life);
-        let x = if x > HALF_LIVES_BEFORE_RESCALE {
-            self.recent.scale((-x).exp2());
-            self.recent_reference = at;
-            0.0
-        } else {
-            x
-        };
-        self.recent.add(0, bucket, x.exp2());
+        let weight = weight_at(&mut self.hours, &mut self.hours_reference, settings.half_life, at);
+        self.hours.add(hour_of_day(at), bucket, weight);
+        let half_life = settings.recent_half_life;
+        let weight = weight_at(&mut self.recent, &mut self.recent_reference, half_life, at);
+        self.recent.add(0, bucket, weight);
         if let Some(request) = request.filter(|request| request.is_finite() && *request >= 0.0) {
             // Samples of several pods may arrive slightly out of order; sums never grow by decay.
             let x = half_lives(at, self.ratio_at, settings.half_life).max(0.0);
@@ -187,36 +201,9 @@ impl CpuPlan {
         CpuDecision { outcome, request, target, alarm, plan: Some(plan) }
     }
 
-    /// Makes the next plan due.
-    pub(super) fn plan_now(&mut self) {
-        self.next_plan = None;
-    }
-
-    /// Time of the first sample's day, of the last sample, and the number of samples.
-    pub fn samples(&self) -> (Time, Option<Time>, u64) {
-        (self.start, self.last_sample, self.samples)
-    }
-
     /// Whether the samples cover a day. Before that, the default rule decides.
     pub fn covers_a_day(&self) -> bool {
         self.last_sample.is_some_and(|last| last.nanos_since(self.start) >= DAY_NANOS)
-    }
-
-    /// The last planned request in cores, if there was a plan.
-    pub fn target(&self) -> Option<f64> {
-        self.target
-    }
-
-    /// Sets the request that the plan continues from, if it has none.
-    pub fn set_initial_target(&mut self, cores: f64) {
-        if cores.is_finite() {
-            self.target.get_or_insert(cores);
-        }
-    }
-
-    /// The upper end of the bucket of the highest usage that counts. No plan is above it.
-    pub fn highest_level(&self) -> Option<f64> {
-        self.bucket_range().map(|(_, high)| plan_buckets().end(high))
     }
 
     /// The lowest bucket that a sample was ever in, and that of the highest peak that counts.
@@ -241,36 +228,63 @@ impl CpuPlan {
     }
 
     pub(super) fn add_peak(&mut self, settings: &CpuPlanSettings, at: Time, bucket: u8) {
-        let days = settings.peak_days();
-        if at < self.start {
-            // An earlier sample of another pod. Days stay where they are and get other numbers.
-            let days = self.start.nanos_since(at).div_euclid(DAY_NANOS) + 1;
-            let nanos = self.start.as_nanos().saturating_sub(days.saturating_mul(DAY_NANOS));
-            self.start = Time::from_nanos(nanos);
-            self.day = self.day.saturating_add(u32::try_from(days).unwrap_or(u32::MAX));
+        let days = (&mut self.start, &mut self.day, &mut self.peaks);
+        if let Some(peak) = peak_of_day(days, settings.peak_days(), at) {
+            *peak = (*peak).max(Some(bucket));
         }
-        let day = u32::try_from(at.nanos_since(self.start).div_euclid(DAY_NANOS)).unwrap_or(0);
-        let begun = day.saturating_sub(self.day) as usize;
-        if begun > 0 {
-            self.day = day;
-            let empty = std::iter::repeat_n(None, begun.min(days));
-            self.peaks.splice(..0, empty);
-        }
-        self.peaks.truncate(days);
-        let age = (self.day - day) as usize;
-        if age >= days {
-            return;
-        }
-        if self.peaks.len() <= age {
-            self.peaks.resize(age + 1, None);
-        }
-        self.peaks[age] = self.peaks[age].max(Some(bucket));
     }
+}
+
+/// The peak of the day of a sample, among those of the last days, today's first. Begins days up to that of the sample.
+/// `None` if the day is too long ago to count.
+pub(super) fn peak_of_day<'a, T: Clone>(
+    (start, today, peaks): (&mut Time, &mut u32, &'a mut Vec<Option<T>>),
+    max_days: usize,
+    at: Time,
+) -> Option<&'a mut Option<T>> {
+    if at < *start {
+        // An earlier sample of another pod. Days stay where they are and get other numbers.
+        let days = start.nanos_since(at).div_euclid(DAY_NANOS) + 1;
+        let nanos = start.as_nanos().saturating_sub(days.saturating_mul(DAY_NANOS));
+        *start = Time::from_nanos(nanos);
+        *today = today.saturating_add(u32::try_from(days).unwrap_or(u32::MAX));
+    }
+    let day = u32::try_from(at.nanos_since(*start).div_euclid(DAY_NANOS)).unwrap_or(0);
+    let begun = day.saturating_sub(*today) as usize;
+    if begun > 0 {
+        *today = day;
+        peaks.splice(..0, std::iter::repeat_n(None, begun.min(max_days)));
+    }
+    peaks.truncate(max_days);
+    let age = (*today - day) as usize;
+    if age >= max_days {
+        return None;
+    }
+    if peaks.len() <= age {
+        peaks.resize(age + 1, None);
+    }
+    Some(&mut peaks[age])
 }
 
 /// The hour of the UTC day.
 pub(super) fn hour_of_day(at: Time) -> usize {
     (at.as_nanos().rem_euclid(DAY_NANOS) / (DAY_NANOS / HOURS as i64)) as usize
+}
+
+/// The weight of a sample. Rescales the others first if it would grow too large.
+fn weight_at<const SLOTS: usize>(
+    weights: &mut BucketWeights<SLOTS>,
+    reference: &mut Time,
+    half_life: Duration,
+    at: Time,
+) -> f64 {
+    let x = half_lives(at, *reference, half_life);
+    if x > HALF_LIVES_BEFORE_RESCALE {
+        weights.scale((-x).exp2());
+        *reference = at;
+        return 1.0;
+    }
+    x.exp2()
 }
 
 pub(super) fn half_lives(at: Time, reference: Time, half_life: Duration) -> f64 {

@@ -8,9 +8,7 @@ use serde_with::skip_serializing_none;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CpuDecision {
-    /// What was decided.
     pub outcome: CpuOutcome,
-    /// The request in force.
     pub request: f64,
     /// The request from now on.
     pub target: f64,
@@ -24,18 +22,15 @@ pub struct CpuDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CpuOutcome {
-    /// The request changes.
     #[serde(rename_all = "camelCase")]
     Changed {
         /// Whether recent usage above the request caused a plan before the next one was due.
         out_of_turn: bool,
     },
-    /// The request stays.
     Kept(KeptBecause),
 }
 
 impl CpuOutcome {
-    /// Whether the request changes.
     pub const fn is_change(self) -> bool {
         matches!(self, Self::Changed { .. })
     }
@@ -45,9 +40,7 @@ impl CpuOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KeptBecause {
-    /// There are no samples.
     NoSamples,
-    /// The next plan is not due.
     NotDue,
     /// A change saves less than its price.
     GainBelowPrice,
@@ -69,7 +62,6 @@ pub struct PlanEvaluation {
     pub gain: f64,
     /// What a change has to save.
     pub price: f64,
-    /// Number of hours that the plan looks ahead.
     pub horizon_hours: u32,
     /// The lowest and the highest level that a change from would not pay.
     pub lower: f64,
@@ -121,7 +113,6 @@ pub struct HourCost {
 }
 
 impl HourCost {
-    /// The sum of all parts.
     pub fn total(&self) -> f64 {
         self.idle + self.short + self.above
     }

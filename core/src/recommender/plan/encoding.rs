@@ -16,7 +16,6 @@ const NO_BUCKET: u8 = u8::MAX;
 /// Why a stored plan state cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPlanState {
-    /// Unsupported version.
     #[error("unsupported version {0} of the plan state, expected {VERSION}")]
     Version(u8),
     /// The content is truncated or not a plan state.
@@ -24,7 +23,6 @@ pub enum InvalidPlanState {
     Malformed,
 }
 
-/// Writes a state.
 pub(super) fn encode(state: &PlanState) -> Vec<u8> {
     let PlanState { cpu, memory } = state;
     let mut writer = Writer(vec![VERSION]);

@@ -169,7 +169,6 @@ pub(super) fn recent_share_above(state: &CpuPlan, (low, high): (u8, u8), request
     if sums[0] > 0.0 { sums[1] / sums[0] } else { 0.0 }
 }
 
-/// Makes a plan.
 pub(super) fn evaluate(
     state: &CpuPlan,
     settings: &CpuPlanSettings,

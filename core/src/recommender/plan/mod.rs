@@ -22,7 +22,6 @@ mod evaluation;
 mod merge;
 mod peak_window;
 mod plan_state;
-mod seed;
 mod settings;
 #[cfg(test)]
 mod tests;

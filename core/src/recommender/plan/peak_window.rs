@@ -4,7 +4,11 @@ use crate::types::Time;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use super::{cpu_plan::DAY_NANOS, merge::end_of_day, settings::PeakWindowSettings};
+use super::{
+    cpu_plan::{DAY_NANOS, peak_of_day},
+    merge::end_of_day,
+    settings::PeakWindowSettings,
+};
 
 /// The memory peaks of one container across all its pods.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,8 +24,7 @@ pub struct PeakWindow {
     pub(super) last_sample: Option<Time>,
     /// The last OOM kill: its time and the request after it.
     pub(super) last_oom: Option<(Time, f64)>,
-    /// The last request that was decided.
-    pub(super) target: Option<f64>,
+    pub target: Option<f64>,
 }
 
 /// The decision on a memory request, in bytes.
@@ -29,7 +32,6 @@ pub struct PeakWindow {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryDecision {
-    /// What was decided.
     pub outcome: MemoryOutcome,
     /// The request in force.
     pub request: f64,
@@ -53,11 +55,8 @@ pub struct MemoryDecision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MemoryOutcome {
-    /// The request is raised.
     Raised,
-    /// The request is lowered.
     Lowered,
-    /// The request is close enough to the target.
     CloseEnough,
     /// The request would be lowered, but the last change is too recent.
     RecentlyChanged,
@@ -182,42 +181,11 @@ impl PeakWindow {
         self.last_sample.is_some_and(|last| last.nanos_since(self.start) >= DAY_NANOS)
     }
 
-    /// The last request that was decided, in bytes.
-    pub fn target(&self) -> Option<f64> {
-        self.target
-    }
-
-    /// Sets the request that decisions continue from, if there is none.
-    pub fn set_initial_target(&mut self, bytes: f64) {
-        if bytes.is_finite() {
-            self.target.get_or_insert(bytes);
-        }
-    }
-
     fn add_peak(&mut self, settings: &PeakWindowSettings, at: Time, bytes: f64) {
-        let days = settings.days.min(PeakWindowSettings::MAX_DAYS) as usize + 1;
-        if at < self.start {
-            // An earlier sample of another pod. Days stay where they are and get other numbers.
-            let days = self.start.nanos_since(at).div_euclid(DAY_NANOS) + 1;
-            let nanos = self.start.as_nanos().saturating_sub(days.saturating_mul(DAY_NANOS));
-            self.start = Time::from_nanos(nanos);
-            self.day = self.day.saturating_add(u32::try_from(days).unwrap_or(u32::MAX));
+        let max_days = settings.days.min(PeakWindowSettings::MAX_DAYS) as usize + 1;
+        let days = (&mut self.start, &mut self.day, &mut self.peaks);
+        if let Some(peak) = peak_of_day(days, max_days, at) {
+            *peak = Some(peak.map_or(bytes, |peak| peak.max(bytes)));
         }
-        let day = u32::try_from(at.nanos_since(self.start).div_euclid(DAY_NANOS)).unwrap_or(0);
-        let begun = day.saturating_sub(self.day) as usize;
-        if begun > 0 {
-            self.day = day;
-            self.peaks.splice(..0, std::iter::repeat_n(None, begun.min(days)));
-        }
-        self.peaks.truncate(days);
-        let age = (self.day - day) as usize;
-        if age >= days {
-            return;
-        }
-        if self.peaks.len() <= age {
-            self.peaks.resize(age + 1, None);
-        }
-        let peak = &mut self.peaks[age];
-        *peak = Some(peak.map_or(bytes, |peak| peak.max(bytes)));
     }
 }

@@ -49,7 +49,6 @@ pub struct PlanSelection {
 }
 
 impl PlanSelection {
-    /// The profile as it was selected.
     pub const fn of(profile: PlanProfile) -> Self {
         Self { profile, replaced: None }
     }
@@ -149,7 +148,6 @@ impl PlanSettings {
 pub struct CpuPlanSettings {
     /// Whether each hour of the day is planned with the usage of that hour, or all with the usage of whole days.
     pub hourly: bool,
-    /// Number of hours that a plan looks ahead.
     pub horizon_hours: u32,
     /// What a change must save to be made, as a share of a day's usage.
     pub price_change: f64,
@@ -159,7 +157,6 @@ pub struct CpuPlanSettings {
     pub price_above: f64,
     /// Half-life of usage samples, and of the record of how much was requested for it.
     pub half_life: Duration,
-    /// Half-life of samples in the recent usage.
     pub recent_half_life: Duration,
     /// Weight of the recent usage in the present hour.
     pub recent_weight: f64,
@@ -182,7 +179,6 @@ impl CpuPlanSettings {
     /// The most days that a plan can remember peaks of.
     pub const MAX_FORGET_DAYS: u32 = 60;
 
-    /// The longest horizon.
     pub const MAX_HORIZON_HOURS: u32 = 168;
 
     pub fn of(profile: PlanProfile) -> Self {
@@ -238,7 +234,6 @@ pub struct PeakWindowSettings {
 }
 
 impl PeakWindowSettings {
-    /// The most days that a window can have.
     pub const MAX_DAYS: u32 = 60;
 }
 

@@ -19,12 +19,10 @@ use crate::{
     },
 };
 
-/// A usage sample of one container.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageSample<'a> {
     pub pod: &'a str,
     pub container: &'a str,
-    /// Time of the measurement.
     pub at: Time,
     /// CPU usage, if known.
     pub cpu: Option<MilliCpu>,
@@ -39,21 +37,16 @@ pub struct UsageResult {
     pub memory: Option<Result<(), SampleRejected>>,
 }
 
-/// The result of adding an OOM kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum OomResult {
     /// It was counted as a usage of this much memory.
     Counted(Bytes),
-    /// It is already part of the history.
     Known,
-    /// It is older than the history.
     Expired,
     /// It may have happened before this process started, and such OOM kills are ignored.
     Ignored,
-    /// It was rejected.
     Refused(SampleRejected),
-    /// The VPA is not tracked.
     Untracked,
 }
 
@@ -79,7 +72,6 @@ pub struct Ingest<'a> {
 }
 
 impl Ingest<'_> {
-    /// Registers a container of a live pod.
     pub fn register_container(&mut self, key: &ObjectKey, container: &str, now: Time) {
         self.register(key, container, true, now);
     }
@@ -100,7 +92,6 @@ impl Ingest<'_> {
         vpa.settings.apply_policy(container, history, self.settings);
     }
 
-    /// Adds a usage sample.
     pub fn add_usage(
         &mut self,
         key: &ObjectKey,

@@ -14,7 +14,6 @@ use crate::{
 use super::{HistoryState, VpaState};
 use crate::recommender::model_settings::Settings;
 
-/// The changes since the last save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unsaved {
     pub(super) since: Time,
@@ -79,7 +78,7 @@ impl Saves<'_> {
         vpa.saving = vpa.unsaved.take().or(vpa.saving);
         let owner = vpa.owner.clone();
         let VpaState { settings: vpa_settings, history, .. } = vpa;
-        let mut records = Vec::with_capacity(history.len());
+        let mut records = Vec::with_capacity(history.iter().len());
         for (name, container) in history.iter_mut() {
             if let Some(owner) = &owner
                 && container.owner() != Some(owner)

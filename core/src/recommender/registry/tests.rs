@@ -130,8 +130,8 @@ fn an_owner_found_late_triggers_a_load_of_inherited_history() {
     assert_eq!(restored, Ok(RestoreResult::Merged));
     let count = registry
         .get(&vpa("bare"))
-        .and_then(|state| state.history().get("main"))
-        .map(|history| history.cpu_samples().count);
+        .and_then(|state| state.history.get("main"))
+        .map(|history| history.cpu_samples.count);
     assert_eq!(count, Some(61), "in addition to the live samples");
 }
 
@@ -171,8 +171,8 @@ fn a_richer_record_is_adopted_and_a_poorer_or_expired_one_is_not() {
     let count = |registry: &VpaRegistry| {
         registry
             .get(&vpa("web"))
-            .and_then(|state| state.history().get("main"))
-            .map(|history| history.cpu_samples().count)
+            .and_then(|state| state.history.get("main"))
+            .map(|history| history.cpu_samples.count)
     };
     assert_eq!(
         registry.restore_if_richer(&key("web"), &stored(5, None), minute(70)),
@@ -235,7 +235,7 @@ fn a_rejection_is_reported_once_and_outdated_records_are_dropped_after_collectio
     let late = START.later(DAY * 9);
     assert_eq!(registry.forget_expired(late), [key("web")]);
     let is_outdated = |registry: &VpaRegistry| {
-        registry.get(&vpa("web")).is_some_and(|state| state.history().supersedes("main"))
+        registry.get(&vpa("web")).is_some_and(|state| state.history.supersedes("main"))
     };
     assert!(is_outdated(&registry), "its record may be replaced");
     registry.saves().clear_stale_records();
@@ -288,8 +288,8 @@ fn an_unreadable_history_is_loaded_again_and_not_overwritten() {
     assert_eq!(registry.with_missing_history().count(), 0);
     let count = registry
         .get(&vpa("web"))
-        .and_then(|state| state.history().get("main"))
-        .map(|history| history.cpu_samples().count);
+        .and_then(|state| state.history.get("main"))
+        .map(|history| history.cpu_samples.count);
     assert_eq!(count, Some(70), "the stored and the live samples");
     assert_eq!(due(&mut registry, minute(99)), ["web"]);
 }
@@ -297,15 +297,15 @@ fn an_unreadable_history_is_loaded_again_and_not_overwritten() {
 #[test]
 fn a_stored_sample_counts_once_when_its_history_is_loaded_later() {
     let stats = |registry: &VpaRegistry| {
-        let history = registry.get(&vpa("web")).and_then(|state| state.history().get("main"));
-        history.map(|history| (history.cpu_samples(), history.memory_samples()))
+        let history = registry.get(&vpa("web")).and_then(|state| state.history.get("main"));
+        history.map(|history| (history.cpu_samples, history.memory_samples))
     };
     let mut continuous = registry(Compat::Plimsoll, &["web"]);
     (0..60).for_each(|number| take(&mut continuous, "web", minute(number)));
     // The last stored sample is that of minute 59, and metrics show it until the next one is measured.
     for later in [60, 63] {
         (60..later).for_each(|number| {
-            if continuous.get(&vpa("web")).and_then(VpaState::last_sample) < Some(minute(number)) {
+            if continuous.get(&vpa("web")).and_then(|vpa| vpa.last_sample) < Some(minute(number)) {
                 take(&mut continuous, "web", minute(number));
             }
         });
@@ -329,7 +329,7 @@ fn throttling_is_dropped_with_the_limit_and_that_is_saved() {
     let measured = Throttling { throttled: 4.0, periods: 10.0, at: minute(2) };
     registry.ingest().set_throttling(&key("web"), measured, minute(2));
     let throttling = |registry: &VpaRegistry| {
-        let history = registry.get(&vpa("web")).and_then(|state| state.history().get("main"));
+        let history = registry.get(&vpa("web")).and_then(|state| state.history.get("main"));
         history.expect("has one").throttling().copied()
     };
     assert_eq!(throttling(&registry), Some(measured));
@@ -355,8 +355,8 @@ fn a_repeated_memory_sample_counts_once_and_changes_nothing() {
             (result.memory.expect("a memory sample"), registry.unsaved_stats().0)
         };
         let results = [add(1000), add(1000), add(900), add(2000)];
-        let history = registry.get(&vpa("web")).and_then(|state| state.history().get("main"));
-        (results, history.expect("has one").memory_samples().count)
+        let history = registry.get(&vpa("web")).and_then(|state| state.history.get("main"));
+        (results, history.expect("has one").memory_samples.count)
     };
     let repeated = (Err(SampleRejected::Duplicate), 0);
     let (results, count) = ingest(Compat::Plimsoll);

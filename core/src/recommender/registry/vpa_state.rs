@@ -10,7 +10,6 @@ use crate::recommender::{
     vpa_settings::VpaSettings,
 };
 
-/// The loading state of a VPA's stored history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HistoryState {
     /// It has not been loaded yet: there is no recommendation, and the stored history is not overwritten.
@@ -28,51 +27,36 @@ const REPLACED_WITHIN: Duration = Duration::from_hours(24);
 
 #[derive(Debug, Default)]
 pub struct VpaState {
-    pub(super) settings: VpaSettings,
+    pub settings: VpaSettings,
     pub(super) created: Time,
     /// Topmost scalable owner of the pods, if known.
     pub(super) owner: Option<Box<str>>,
-    pub(super) history: History,
-    pub(super) state: HistoryState,
+    pub history: History,
+    pub state: HistoryState,
     /// When it was found that there is no history, although there is one of other pods.
     pub(super) not_found: Option<Time>,
     /// Identifies the current or last load of the stored history.
     pub(super) load_generation: u64,
-    pub(super) summaries: Box<[RecommendationSummary]>,
+    pub summaries: Box<[RecommendationSummary]>,
     pub(super) has_been_recommended: bool,
     /// Start of the time without a recommendation.
-    pub(super) without_recommendation_since: Option<Time>,
+    pub without_recommendation_since: Option<Time>,
     pub(super) unsaved: Option<Unsaved>,
-    /// The changes that are being saved.
     pub(super) saving: Option<Unsaved>,
     pub(super) last_saved: Option<Time>,
-    /// Whether the last attempt to save it failed.
     pub(super) save_failed: bool,
     /// Whether it was reported that part of it can never be saved.
     pub(super) save_rejected: bool,
-    pub(super) last_sample: Option<Time>,
+    pub last_sample: Option<Time>,
     /// Counted OOM kills, by container.
     pub(super) oom_counts: Vec<(Box<str>, u64)>,
 }
 
 impl VpaState {
-    pub fn settings(&self) -> &VpaSettings {
-        &self.settings
-    }
-
-    pub fn history(&self) -> &History {
-        &self.history
-    }
-
-    /// Returns the loading state of the stored history.
-    pub fn state(&self) -> HistoryState {
-        self.state
-    }
-
     /// Whether a storage has a history of it: it was loaded, saved, or built from stored samples.
     pub fn is_stored(&self) -> bool {
         self.last_saved.is_some()
-            || self.history.iter().any(|(_, history)| history.is_built_from_samples())
+            || self.history.iter().any(|(_, history)| history.built_from_samples)
     }
 
     /// Whether no history was found although one was expected, and live samples have not replaced it yet.
@@ -85,12 +69,6 @@ impl VpaState {
         self.owner.as_deref()
     }
 
-    /// Returns the last recommendation, by container.
-    pub fn summaries(&self) -> &[RecommendationSummary] {
-        &self.summaries
-    }
-
-    /// Returns the last recommendation of a container.
     pub fn summary_for(&self, container: &str) -> Option<&RecommendationSummary> {
         let index = self.summaries.binary_search_by(|known| (*known.container).cmp(container));
         index.ok().map(|index| &self.summaries[index])
@@ -99,11 +77,6 @@ impl VpaState {
     /// Whether the policy of this container is `Off`.
     pub fn is_off(&self, container: &str) -> bool {
         policy::policy_for(&self.settings.policies, container).is_some_and(|policy| policy.off)
-    }
-
-    /// Returns the time of the latest sample.
-    pub fn last_sample(&self) -> Option<Time> {
-        self.last_sample
     }
 
     /// Returns the number of OOM kills of a container that this process has counted.
@@ -117,11 +90,6 @@ impl VpaState {
             Some((_, kills)) => *kills += 1,
             None => self.oom_counts.push((container.into(), 1)),
         }
-    }
-
-    /// Returns the start of the time without a recommendation.
-    pub fn without_recommendation_since(&self) -> Option<Time> {
-        self.without_recommendation_since
     }
 
     pub(super) fn mark_changed(&mut self, now: Time, urgent: bool) {

@@ -12,7 +12,7 @@ use crate::{
         limits::{LimitRule, LimitRules},
         owner_groups::group_of,
         prices::Prices,
-        report::{Level, ResourceTotals, RiskReason, TemplateAmounts},
+        report::{Level, Report, ResourceTotals, RiskReason, TemplateAmounts},
         runs::RunTargets,
         survey::{Amounts, GroupMember, Node, RunningAmounts, Unread, UtilizationTarget},
         testing::{MI, amounts, container, deployment, evidence},
@@ -293,7 +293,7 @@ fn pods_that_a_vpa_sized_are_the_basis_and_manifests_change_by_the_template() {
         limits: amounts(None, None),
     };
     let main = |template, pods: Option<i64>| Container {
-        running: pods.map(running),
+        running: pods.map(running).map(Box::new),
         ..container(amounts(Some(template), Some(GI)), Amounts::default())
     };
     for (name, template, pods, request, change, shown, waste, cost) in [
@@ -331,10 +331,10 @@ fn pods_that_a_vpa_sized_are_the_basis_and_manifests_change_by_the_template() {
 #[test]
 fn a_target_follows_the_requests_of_pods_and_not_of_the_template() {
     let main = Container {
-        running: Some(RunningAmounts {
+        running: Some(Box::new(RunningAmounts {
             requests: amounts(Some(400), Some(GI)),
             limits: amounts(None, None),
-        }),
+        })),
         ..container(amounts(Some(1000), Some(GI)), Amounts::default())
     };
     let mut web = deployment("web", 4, vec![main]);

@@ -140,11 +140,11 @@ fn weekly_peaks_are_remarked_on_unless_they_are_kept() {
 #[test]
 fn a_heap_that_follows_the_limit_needs_what_stays_in_it() {
     let mut main = container(Amounts::default(), Amounts::default());
-    main.runtime = Some(RuntimeHint::Jvm {
+    main.runtime = Some(Box::new(RuntimeHint::Jvm {
         known_by: "-XX:MaxRAMPercentage=75".to_owned(),
         max_heap: None,
         max_heap_percent: Some(75),
-    });
+    }));
     let workload = deployment("web", 1, vec![main]);
     let mut evidence = evidence([1, 2, 3], [1, 3 * GI, 9 * GI]);
     let live_data = Some(Bytes(300 * MI));
@@ -163,11 +163,11 @@ fn a_heap_that_follows_the_limit_needs_what_stays_in_it() {
 #[test]
 fn a_smaller_heap_is_possible_and_changes_no_number() {
     let mut main = container(Amounts::default(), Amounts::default());
-    main.runtime = Some(RuntimeHint::Jvm {
+    main.runtime = Some(Box::new(RuntimeHint::Jvm {
         known_by: "-Xmx2g".to_owned(),
         max_heap: Some(Bytes(2 * GI)),
         max_heap_percent: None,
-    });
+    }));
     let workload = deployment("web", 1, vec![main]);
     let mut evidence = evidence([1, 2, 3], [1, 3 * GI, 9 * GI]);
     evidence.jvm_memory = Some(JvmMemory {
@@ -188,11 +188,11 @@ fn a_smaller_heap_is_possible_and_changes_no_number() {
 #[test]
 fn memory_is_never_below_the_heap() {
     let mut main = container(Amounts::default(), Amounts::default());
-    main.runtime = Some(RuntimeHint::Jvm {
+    main.runtime = Some(Box::new(RuntimeHint::Jvm {
         known_by: "-Xmx1g".to_owned(),
         max_heap: Some(Bytes(GI)),
         max_heap_percent: None,
-    });
+    }));
     let workload = deployment("web", 1, vec![main]);
     for (target, expected, remarks) in [(500 * MI, 1280 * MI, 1), (2 * GI, 2 * GI, 0)] {
         let evidence = evidence([1, 2, 3], [1, target, 9 * GI]);

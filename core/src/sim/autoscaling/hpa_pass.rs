@@ -19,10 +19,8 @@ pub struct PassInput<'a> {
     pub rule: RatioRule,
     /// The recommendations of past passes.
     pub memory: &'a HpaState,
-    /// The flags.
     pub config: &'a Config,
     pub step: u64,
-    /// The time of the step.
     pub now: Time,
 }
 

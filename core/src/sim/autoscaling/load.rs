@@ -11,7 +11,6 @@ use crate::{
 
 const STEPS_PER_WEEK: u64 = 7 * super::STEPS_PER_DAY;
 
-/// The shape of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadCurve {
     /// Daily traffic with quiet nights.
@@ -42,7 +41,6 @@ pub enum LoadCurve {
 /// A load over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// The shape.
     pub curve: LoadCurve,
     pub noise: Noise,
 }

@@ -5,14 +5,12 @@ use crate::sim::noise::Noise;
 /// Steps of the window of a sample: a minute.
 const WINDOW: usize = 4;
 
-/// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replica {
     /// A number that no other pod of the run has.
     pub id: u64,
     /// The CPU request in millicores.
     pub request: i64,
-    /// The step in which it was created.
     pub created: u64,
     /// The step in which it became or becomes ready.
     pub ready: u64,
@@ -52,7 +50,6 @@ impl Replica {
         if self.is_ready(step) { self.weight } else { 0.0 }
     }
 
-    /// Records its usage in a step.
     pub fn record(&mut self, usage: f64) {
         self.usage.rotate_left(1);
         if let Some(last) = self.usage.last_mut() {

@@ -37,7 +37,6 @@ pub struct Outcome {
     pub mean_replicas: f64,
     /// Mean replicas of each whole week, the first included.
     pub weekly_replicas: Vec<f64>,
-    /// The most replicas.
     pub max_replicas: i32,
     /// Mean sum of requests, in cores.
     pub requested_cores: f64,
@@ -53,7 +52,6 @@ pub struct Outcome {
     pub turns_per_day: f64,
     /// Scale-ups during a wave or soon after it that the load did not need.
     pub scale_ups_by_waves: u64,
-    /// Scale-ups in total.
     pub scale_ups: u64,
     /// How often the request of the workload was changed; with [`Mode::Unaware`], how many pods were changed.
     pub request_changes: u64,

@@ -25,7 +25,6 @@ pub struct Scenario {
     pub seed: u64,
     /// Length of the run in days.
     pub days: u64,
-    /// Shape of the load.
     pub curve: LoadCurve,
     /// The CPU request in the pod template, in millicores.
     pub template_request: i64,

@@ -252,7 +252,6 @@ impl DisruptionBudget {
         })
     }
 
-    /// Records one change.
     pub fn record(&mut self, namespace: &str, kind: BudgetKind, is_eviction: bool, now: Time) {
         self.expire(now);
         match kind {

@@ -29,10 +29,7 @@ fn unknown_policy(text: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecommenderHeartbeat {
     /// It was renewed in time.
-    Fresh {
-        /// Whether the recommender has loaded its history.
-        history_loaded: bool,
-    },
+    Fresh { history_loaded: bool },
     /// It exists but was not renewed.
     Stale,
     /// It does not exist: the recommender is upstream's, or is not allowed to write it.
@@ -68,7 +65,6 @@ pub fn ensure_fresh(
 pub enum AdmissionLeaseStatus {
     /// Not checked (`--use-admission-controller-status=false`).
     Ignored,
-    /// The Lease was read.
     Lease {
         /// `creationTimestamp`.
         created: Option<Time>,

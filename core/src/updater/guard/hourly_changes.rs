@@ -27,10 +27,11 @@ fn slot(at: Time) -> i64 {
 
 fn within_an_hour(counts: &[SlotCount], now: Time) -> u32 {
     let oldest = slot(now) - SLOTS_PER_HOUR;
-    counts
-        .iter()
-        .filter(|(slot, _)| *slot >= oldest)
-        .fold(0, |sum, (_, count)| sum.saturating_add(*count))
+    total(counts.iter().filter(|(slot, _)| *slot >= oldest))
+}
+
+fn total<'a>(counts: impl IntoIterator<Item = &'a SlotCount>) -> u32 {
+    counts.into_iter().fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
 fn latest(counts: &[SlotCount]) -> i64 {
@@ -42,7 +43,6 @@ fn is_name(namespace: &str) -> bool {
 }
 
 impl HourlyChanges {
-    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -84,8 +84,7 @@ impl HourlyChanges {
     /// Moves all changes of a namespace to its latest slot, so that they count for longer than necessary.
     pub fn coarsen(&mut self) {
         for counts in self.0.values_mut() {
-            let sum = counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
-            *counts = vec![(latest(counts), sum)];
+            *counts = vec![(latest(counts), total(&*counts))];
         }
     }
 
@@ -102,7 +101,7 @@ impl HourlyChanges {
         names.truncate(names.len().div_ceil(8));
         for (last, name) in &names {
             let counts = self.0.remove(name).unwrap_or_default();
-            let sum = counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+            let sum = total(&counts);
             self.merge_namespace(OTHER_NAMESPACES, *last, |known| known.saturating_add(sum));
             self.merge_namespace(MAX_OF_OTHER_NAMESPACES, *last, |known| known.max(sum));
         }
@@ -111,7 +110,6 @@ impl HourlyChanges {
 
     fn merge_namespace(&mut self, name: &str, last: i64, count: impl Fn(u32) -> u32) {
         let counts = self.0.entry(name.to_owned()).or_default();
-        let known = counts.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
-        *counts = vec![(latest(counts).max(last), count(known))];
+        *counts = vec![(latest(counts).max(last), count(total(&*counts)))];
     }
 }

@@ -16,7 +16,6 @@ use crate::{
 pub enum RejectedBy {
     /// The kubelet, with a condition of the pod.
     Node,
-    /// The API server.
     Server,
 }
 
@@ -34,7 +33,6 @@ pub struct RecommendedTarget {
 pub struct InfeasibleResize {
     /// When the resize of the first pod was rejected.
     pub at: Time,
-    /// The component that rejected it.
     pub by: RejectedBy,
     pub wanted: Vec<RecommendedTarget>,
     /// The pods, by uid. A pod stays on its node, so this identifies the node too.
@@ -47,7 +45,6 @@ const MERGE_WITHIN: Duration = Duration::from_mins(5);
 /// Maximum number of stored pods.
 const MAX_PODS: usize = 128;
 
-/// Infeasible resizes of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct InfeasibleResizes(Vec<InfeasibleResize>);
@@ -92,7 +89,6 @@ impl InfeasibleResizes {
     /// No infeasible resizes.
     pub const NONE: Self = Self(Vec::new());
 
-    /// Whether there are no infeasible resizes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

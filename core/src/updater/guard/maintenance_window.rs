@@ -22,7 +22,6 @@ pub struct MaintenanceWindows(Vec<RecurringWindow>);
 /// The state of a workload's windows at one time. It is evaluated once for all of its pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WindowState {
-    /// A window is open, or there are no windows.
     #[default]
     Open,
     Closed {
@@ -79,7 +78,6 @@ impl MaintenanceWindows {
         }
     }
 
-    /// Whether a window is open.
     pub fn is_any_open(&self, now: Time) -> bool {
         self.0.is_empty() || self.0.iter().any(|window| window.is_open(now))
     }

@@ -12,7 +12,6 @@ use super::super::pod_status::{Phase, PodStatus};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
-    /// All counted pods.
     pub pods: u32,
     /// Pods that have been pending for too long.
     pub pending: u32,
@@ -35,7 +34,6 @@ pub struct Health {
 pub enum Regression {
     /// Containers are OOM killed.
     OutOfMemory,
-    /// Containers restart.
     Restarting,
     /// Pods stay pending.
     Pending,
@@ -78,7 +76,6 @@ pub struct ObservedPod<'a> {
 }
 
 impl Health {
-    /// Counts the problems of these pods.
     pub fn count<'a>(
         pods: impl IntoIterator<Item = ObservedPod<'a>>,
         ready_within: Duration,

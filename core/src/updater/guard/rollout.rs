@@ -62,9 +62,7 @@ pub enum RolloutEntry {
 /// How a pod is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RolloutChange {
-    /// It is evicted.
     Eviction,
-    /// It is resized in place.
     Resize,
     /// It is resized in place without a restart, to a planned request. The plan pays for each change, so the cool-down does not
     /// double: it would keep the requests from following the day.
@@ -74,7 +72,6 @@ pub enum RolloutChange {
 /// The state of the pods that were changed in the wave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RolloutProgress {
-    /// Health of these pods.
     pub health: Health,
     /// Whether all of them exist and are ready, or are as healthy as pods were before.
     pub settled: bool,

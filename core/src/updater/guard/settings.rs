@@ -8,7 +8,6 @@ use crate::types::compat::Compat;
 /// Twelve doublings suffice for any cool-down: a minute becomes three days.
 pub(super) const MAX_DOUBLINGS: u32 = 12;
 
-/// Settings of the guards.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GuardSettings {
     /// Whether a fresh heartbeat of the recommender is required.
@@ -40,7 +39,6 @@ pub struct GuardSettings {
 /// A number of changes: a minimum or a share of all pods that VPAs control, whichever is more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
-    /// The minimum.
     pub at_least: u32,
     /// Share of the pods, as a fraction.
     pub share: f64,
@@ -53,7 +51,6 @@ pub struct CoolDown {
     pub base: Duration,
     /// Initial cool-down for a pod that was OOM killed quickly, or is dead.
     pub urgent: Duration,
-    /// Maximum cool-down.
     pub max: Duration,
     /// After this time without a change, in addition to the cool-down, the doubling starts over.
     pub forget_after: Duration,

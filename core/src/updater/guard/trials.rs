@@ -25,7 +25,6 @@ pub struct TrialPriority {
     tried: Option<Time>,
 }
 
-/// The order of workloads for trials.
 #[derive(Debug)]
 pub struct TrialOrder<'a> {
     trials: &'a Trials,
@@ -33,12 +32,10 @@ pub struct TrialOrder<'a> {
 }
 
 impl Trials {
-    /// Whether there are no trials.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Records a trial of a workload.
     pub fn record(&mut self, vpa: &ObjectKey, now: Time) {
         let trial = self.0.entry(vpa.to_string()).or_insert((0, now));
         *trial = (trial.0.saturating_add(1), now);
@@ -54,7 +51,6 @@ impl Trials {
         self.0.remove(&vpa.to_string());
     }
 
-    /// Removes trials before this time.
     pub fn expire_before(&mut self, oldest: Time) {
         self.0.retain(|_, (_, at)| *at > oldest);
     }

@@ -34,17 +34,14 @@ const MAX_POD_CHANGES: usize = 256;
 /// How long the last change of a pod is stored.
 const CHANGE_RETENTION: Duration = Duration::from_hours(24);
 
-/// The kind of a pod change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangeKind {
-    /// The pod was evicted.
     Evicted,
     /// The pod was resized in place.
     Resized,
 }
 
-/// The last change of one pod.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodChange {
@@ -84,7 +81,6 @@ pub struct ExternalOverwrite {
 /// A second replica was requested, to replace the only one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surge {
-    /// Time of the request.
     pub at: Time,
     /// Whether the old pod was evicted.
     pub evicted: bool,
@@ -98,7 +94,6 @@ pub struct RequestTurn {
     pub at: Time,
 }
 
-/// The persisted state of one workload.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

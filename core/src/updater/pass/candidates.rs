@@ -31,7 +31,6 @@ pub(super) struct UpdateCandidate {
 /// The pods that need an update, and what is done first.
 #[derive(Default)]
 pub(super) struct Selection {
-    /// Each pod as a candidate, or why it is none.
     pub pods: Vec<Result<UpdateCandidate, SkipReason>>,
     pub queue: VecDeque<QueuedAction>,
     pub candidates: usize,

@@ -36,7 +36,6 @@ pub struct VpaWithPods<'a> {
     pub vpa: &'a ObjectKey,
     /// `metadata.generation` of the VPA.
     pub generation: Option<i64>,
-    /// How its pods are sized.
     pub sizing: PodSizing<'a>,
     /// State of its maintenance windows at the time of the pass.
     pub maintenance_window: WindowState,
@@ -48,7 +47,6 @@ pub struct VpaWithPods<'a> {
     pub pods: &'a [Pod],
 }
 
-/// The inputs that are the same for all VPAs.
 #[derive(Clone, Copy)]
 pub struct PassContext<'a> {
     /// Returns the desired replicas of a controller.
@@ -60,11 +58,9 @@ pub struct PassContext<'a> {
     pub is_admission_ready: bool,
     /// Whether the API server supports in-place resize.
     pub can_resize: bool,
-    /// The current time.
     pub now: Time,
 }
 
-/// The state that is kept from pass to pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PersistedState {
     /// State of the workload, persisted in an annotation of the VPA.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 
 use super::{PassContext, VpaWithPods, workload::PodView};
 use crate::{
-    api::{ResourceName, vpa::UpdateMode},
+    api::vpa::UpdateMode,
     coordination::{
         ChangeReason, Hold, RequestRange, Resource, SharedRequest, SharedRequestRule,
         change_timing::{MIN_CHANGE_INTERVAL, Timing, wanted_change},
@@ -24,9 +24,7 @@ const CREATION_TIME_ERROR: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
 pub(super) struct PodSharedRequests<'a> {
-    /// If the pod is resized in place.
     resized: Cow<'a, [SharedRequest]>,
-    /// If the pod is evicted.
     evicted: Cow<'a, [SharedRequest]>,
     /// The resources whose change begins with that of this pod.
     begins: Vec<Resource>,
@@ -158,10 +156,7 @@ impl WantedChange {
         request: &SharedRequest,
         settings: &Settings,
     ) -> Option<Self> {
-        let resource = match request.resource {
-            Resource::Cpu => ResourceName::Cpu,
-            Resource::Memory => ResourceName::Memory,
-        };
+        let resource = request.resource.name();
         let (mut current, mut is_below) = (0_i64, false);
         let mut recommended = Recommended { target: 0, lower: 0, upper: 0 };
         let containers = view.pod.spec.sized_containers(true).map(|(_, container)| container);

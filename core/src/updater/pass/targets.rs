@@ -2,8 +2,8 @@
 
 use super::workload::{PassWorkload, PodView};
 use crate::{
-    api::{ResourceList, ResourceName},
-    coordination::{Resource, Retargetable, SharedRequest, SharedRequestRule, TargetChange},
+    api::ResourceList,
+    coordination::{Retargetable, SharedRequest, SharedRequestRule, TargetChange},
     sizing::{self, SizedContainer},
     types::Quantity,
     updater::action::{Action, StepResult, UpdateStep},
@@ -100,10 +100,7 @@ fn request_of(
     request: &SharedRequest,
     sizes: &[SizedContainer],
 ) -> Option<i64> {
-    let resource = match request.resource {
-        Resource::Cpu => ResourceName::Cpu,
-        Resource::Memory => ResourceName::Memory,
-    };
+    let resource = request.resource.name();
     let milli = |list: &ResourceList| list.get(&resource).map(Quantity::milli_value);
     let containers = view.pod.spec.sized_containers(true);
     let mut counted =

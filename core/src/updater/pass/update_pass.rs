@@ -35,7 +35,6 @@ use crate::{
 /// How a pass continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NextStep {
-    /// Execute this step.
     Step(UpdateStep),
     /// The maximum number of pods was skipped. Call again for the next one.
     More,
@@ -59,7 +58,6 @@ struct PendingStep {
     evicts_on_failure: bool,
 }
 
-/// A pass in progress.
 pub struct UpdatePass<'a> {
     decider: StepDecider<'a>,
     queue: VecDeque<QueuedAction>,
@@ -175,7 +173,6 @@ impl<'a> UpdatePass<'a> {
         if is_idle { targets::of_settled_pods(&self.decider.workload) } else { Vec::new() }
     }
 
-    /// Records the result of the current step.
     pub fn record_result(&mut self, result: StepResult) {
         let Some(PendingStep { step, state_before, evicts_on_failure }) = self.pending_step.take()
         else {

@@ -392,7 +392,6 @@ fn is_dead(status: &PodStatus, dead_after: Duration, now: Time) -> bool {
 /// What a pass knows about a pod before its first step.
 #[derive(Clone, Debug)]
 pub struct PodExplanation {
-    /// The capped recommendation.
     pub recommendation: Result<Recommendation, SkipReason>,
     /// The update priority, if there is a recommendation.
     pub priority: Option<Priority>,

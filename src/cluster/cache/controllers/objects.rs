@@ -119,7 +119,6 @@ struct TemplateMeta {
     labels: Option<BTreeMap<String, String>>,
 }
 
-/// What the kinds of specs have in common.
 trait ControllerSpec {
     fn selector(&self) -> Result<Selector, SelectorError>;
 
@@ -178,12 +177,9 @@ macro_rules! controllers {
         #[derive(Clone, Debug, Deserialize, kube::Resource)]
         #[resource(inherit = $inherit)]
         pub struct $name {
-            /// Object metadata.
             pub metadata: ObjectMeta,
-            /// `spec`.
             #[serde(default)]
             pub spec: $spec,
-            /// `status`.
             #[serde(default)]
             pub status: ControllerStatus,
         }

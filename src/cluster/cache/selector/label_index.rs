@@ -21,7 +21,6 @@ impl LabelIndex {
         }
     }
 
-    /// Removes an object that was added with these labels.
     pub fn remove(&mut self, name: &Arc<str>, labels: &Labels) {
         for pair in labels.iter().map(label_hash) {
             // The index shares the allocation of the name, so comparing pointers is enough.

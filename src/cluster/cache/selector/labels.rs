@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use crate::cluster::cache::interner::Interner;
+use plimsoll_core::types::interner::Interner;
 
 /// Separates keys and values: no label of the API contains it.
 const SEPARATOR: char = '\0';
@@ -12,7 +12,6 @@ const SEPARATOR: char = '\0';
 pub struct Labels(Arc<str>);
 
 impl Labels {
-    /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.iter().find(|(candidate, _)| *candidate == key).map(|(_, value)| value)
     }
@@ -28,7 +27,6 @@ impl Labels {
         Self(interner.share(self.0))
     }
 
-    /// Whether there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -78,7 +78,6 @@ impl NamespaceIndex {
         self.vpas.is_empty() && self.pods.is_empty()
     }
 
-    /// Removes a VPA from its pods, and from the index of VPAs by label.
     pub(super) fn unlink_vpa(&mut self, name: &str, pods: &BTreeSet<Arc<str>>, label: Option<u64>) {
         for pod in pods {
             if let Some(entry) = self.pods.get_mut(pod) {

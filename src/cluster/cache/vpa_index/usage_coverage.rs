@@ -15,7 +15,6 @@ pub struct MissingUsage {
     pub example: Option<(Arc<str>, Arc<str>)>,
 }
 
-/// Counts the complete usage fetches.
 #[derive(Debug, Default)]
 pub(super) struct UsageFetches {
     pub complete: u32,

@@ -26,8 +26,8 @@ pub struct IndexedVpa {
     /// The hash of the recommendation that the explanation annotation belongs to, if it has one.
     pub explained_hash: Option<u64>,
     pub last_written: Option<Time>,
-    pub(super) target: TargetState,
-    pub(super) selector: Selector,
+    pub target: TargetState,
+    pub selector: Selector,
     /// The label that it is found by in the index.
     pub(super) indexed_label: Option<u64>,
     pub(super) pods: BTreeSet<Arc<str>>,
@@ -35,7 +35,6 @@ pub struct IndexedVpa {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TargetState {
-    /// Not resolved yet.
     #[default]
     Unknown,
     Found,
@@ -46,14 +45,6 @@ pub enum TargetState {
 }
 
 impl IndexedVpa {
-    pub fn target(&self) -> &TargetState {
-        &self.target
-    }
-
-    pub fn selector(&self) -> &Selector {
-        &self.selector
-    }
-
     pub fn pod_count(&self) -> usize {
         self.pods.len()
     }

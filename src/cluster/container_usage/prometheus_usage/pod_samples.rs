@@ -1,7 +1,6 @@
 //! The samples of the pods of one batch: the last points of each container, and the usage that follows from them.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{
@@ -16,7 +15,6 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-/// The containers of pods, by namespace and pod.
 #[derive(Debug, Default)]
 pub(super) struct PodSamples(BTreeMap<Box<str>, BTreeMap<Box<str>, Vec<Container>>>);
 
@@ -107,7 +105,6 @@ fn with_container_usage(
     (!usage.containers.is_empty()).then_some(usage)
 }
 
-/// Collects the series of one resource.
 pub(super) struct SampleCollector<'a> {
     samples: &'a mut PodSamples,
     report: &'a mut UsageReport,

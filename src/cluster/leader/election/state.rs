@@ -6,12 +6,10 @@ use tokio::sync::watch;
 
 use crate::cluster::leader::Fence;
 
-/// The state of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaderState {
     /// The Lease has not been read yet.
     Starting,
-    /// This process holds the Lease.
     Leading,
     /// Another process holds the Lease, or none does.
     Standby,
@@ -41,7 +39,6 @@ impl ElectionState {
         self.fence.is_granted()
     }
 
-    /// The state of this process.
     pub fn leader_state(&self) -> LeaderState {
         match self.observation.borrow().leader_state.clone() {
             LeaderState::Leading if !self.fence.is_granted() => {

@@ -329,9 +329,9 @@ fn labels_come_before_names_and_query_layers_before_servers() {
         selection.add(&service);
     }
     let order: Vec<_> =
-        selection.selected().iter().map(|one| one.address.namespace().to_owned()).collect();
+        selection.selected.iter().map(|one| one.address.namespace().to_owned()).collect();
     assert_eq!(order, ["e", "c", "d", "b", "a"]);
-    assert_eq!((selection.services(), selection.omitted()), (6, 0));
+    assert_eq!((selection.services, selection.omitted()), (6, 0));
 }
 
 /// A Service of any of these shapes, in one of many namespaces.
@@ -364,12 +364,12 @@ proptest! {
         };
         let selection = select(&services);
         let candidates = services.iter().filter_map(candidate).count();
-        prop_assert_eq!(selection.selected().len(), candidates.min(MAX_PROBES));
+        prop_assert_eq!(selection.selected.len(), candidates.min(MAX_PROBES));
         prop_assert_eq!(selection.omitted(), candidates.saturating_sub(MAX_PROBES));
         let mut turned = services.clone();
         turned.rotate_left(turn.min(services.len()));
         let addresses = |selection: &CandidateSelection| -> Vec<_> {
-            selection.selected().iter().map(|one| (one.recognition, one.address.clone())).collect()
+            selection.selected.iter().map(|one| (one.recognition, one.address.clone())).collect()
         };
         prop_assert_eq!(addresses(&select(&turned)), addresses(&selection));
     }

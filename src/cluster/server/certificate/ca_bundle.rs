@@ -18,11 +18,11 @@ const END: &str = "-----END CERTIFICATE-----";
 /// Certificate authorities, each with its original PEM text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaBundle {
-    authorities: Vec<Authority>,
+    pub(crate) authorities: Vec<Authority>,
 }
 
 #[derive(Clone, Debug)]
-struct Authority {
+pub(crate) struct Authority {
     pem: String,
     der: CertificateDer<'static>,
 }
@@ -84,17 +84,10 @@ impl CaBundle {
         self
     }
 
-    /// Whether the bundle is empty.
     pub fn is_empty(&self) -> bool {
         self.authorities.is_empty()
     }
 
-    /// The number of authorities.
-    pub fn len(&self) -> usize {
-        self.authorities.len()
-    }
-
-    /// Whether the bundle contains all authorities of `others`.
     pub fn contains(&self, others: &Self) -> bool {
         others.authorities.iter().all(|authority| self.authorities.contains(authority))
     }
@@ -104,7 +97,6 @@ impl CaBundle {
         self.authorities.iter().map(|authority| Self { authorities: vec![authority.clone()] })
     }
 
-    /// Encodes the bundle as one PEM text.
     pub fn to_pem(&self) -> Vec<u8> {
         let blocks = self.authorities.iter().map(|authority| &*authority.pem);
         blocks.collect::<String>().into_bytes()
@@ -164,7 +156,7 @@ mod tests {
         let (first, second) = (CaBundle::parse(&one), CaBundle::parse(&two));
         assert_eq!(first, CaBundle::parse(windows.as_bytes()), "line endings do not matter");
         let both = first.clone().union(&second).union(&first);
-        assert_eq!(both.len(), 2);
+        assert_eq!(both.iter().count(), 2);
         assert_eq!(CaBundle::parse(&both.to_pem()), both);
         assert_eq!(both.clone().difference(&first), second);
         assert!(both.contains(&first) && both.contains(&second) && !first.contains(&second));

@@ -22,7 +22,6 @@ const AUTHORITY: &str = "plimsoll-webhook-ca";
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuedCertificate {
     pub chain: Vec<u8>,
-    /// The private key.
     pub key: Vec<u8>,
     /// The CA certificate that clients must trust.
     pub authority: Vec<u8>,
@@ -39,11 +38,9 @@ impl fmt::Debug for IssuedCertificate {
 pub struct CertificateSpec {
     /// DNS names or IP addresses of the server.
     pub names: Vec<String>,
-    /// The validity period.
     pub lifetime: Duration,
 }
 
-/// Issues a certificate under a new CA.
 pub fn issue(spec: &CertificateSpec, now: Time) -> Result<IssuedCertificate, CertificateError> {
     let attempt = || {
         let lifetime = spec.lifetime.min(MAX_LIFETIME);

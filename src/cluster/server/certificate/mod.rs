@@ -19,7 +19,6 @@ pub(crate) use validity::Validity;
 use plimsoll_storage::prometheus::transport::tls;
 use rustls::pki_types::CertificateDer;
 
-/// Errors of reading and issuing certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
     /// The input is not PEM, or contains no certificate.

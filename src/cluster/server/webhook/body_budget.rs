@@ -10,7 +10,6 @@ use tokio::{
 
 use super::WebhookLimits;
 
-/// The budget for all bodies.
 #[derive(Debug)]
 pub struct BodyBudget {
     free: Semaphore,
@@ -28,7 +27,6 @@ impl BodyBudget {
         })
     }
 
-    /// Bytes in use.
     pub fn in_use(&self) -> usize {
         self.limits.body_memory.saturating_sub(self.free.available_permits())
     }
@@ -75,7 +73,6 @@ pub(super) struct PeerBudget {
 }
 
 impl PeerBudget {
-    /// Starts an empty reservation for one body.
     pub fn reserve(&self) -> BodyReservation {
         let (now, limits) = (Instant::now(), self.budget.limits);
         BodyReservation {

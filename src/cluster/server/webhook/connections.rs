@@ -83,14 +83,6 @@ impl Activity {
         *self.last_active.lock() = Instant::now();
     }
 
-    fn is_busy(&self) -> bool {
-        self.active_requests.load(Ordering::Acquire) > 0
-    }
-
-    fn is_deciding(&self) -> bool {
-        self.active_decisions.load(Ordering::Acquire) > 0
-    }
-
     /// The last time that a decision or a response finished.
     fn last_active(&self) -> Instant {
         *self.last_active.lock()
@@ -101,7 +93,7 @@ impl Activity {
         loop {
             let limit = if self.has_requested.load(Ordering::Acquire) { idle } else { first };
             let idle_for = self.last_active().elapsed();
-            if !self.is_busy() && idle_for >= limit {
+            if self.active_requests.load(Ordering::Acquire) == 0 && idle_for >= limit {
                 return;
             }
             let remaining = limit.saturating_sub(idle_for);
@@ -158,8 +150,9 @@ impl Connections {
             *counts.entry(connection.peer).or_default() += 1;
         }
         let connections = self.open.iter().enumerate();
-        let candidates =
-            connections.filter(|(_, it)| is_candidate(it) && !it.activity.is_deciding());
+        let candidates = connections.filter(|(_, it)| {
+            is_candidate(it) && it.activity.active_decisions.load(Ordering::Acquire) == 0
+        });
         let rank = |connection: &OpenConnection| {
             (counts.get(&connection.peer).copied(), Reverse(connection.activity.last_active()))
         };

@@ -38,12 +38,10 @@ pub struct ReviewRoutes {
 }
 
 impl ReviewRoutes {
-    /// No routes yet.
     pub fn new(observer: Arc<dyn ReviewObserver>) -> Self {
         Self { routes: BTreeMap::new(), observer, large_reviews: LargeReviews::default() }
     }
 
-    /// Registers the reviewer of a resource.
     #[must_use]
     pub fn route(
         mut self,

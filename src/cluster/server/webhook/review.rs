@@ -15,7 +15,6 @@ pub struct AdmissionRequest<'a> {
     /// Identifies the request; the response repeats it.
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
-    /// Kind of the object.
     #[serde(borrow)]
     pub kind: GroupVersionKind<'a>,
     #[serde(borrow)]
@@ -26,16 +25,12 @@ pub struct AdmissionRequest<'a> {
     /// Name of the object; empty if the server generates one.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
-    /// Namespace of the object.
     #[serde(borrow)]
     pub namespace: Cow<'a, str>,
-    /// `CREATE`, `UPDATE`, ...
     #[serde(borrow)]
     pub operation: Cow<'a, str>,
-    /// The new object.
     #[serde(borrow, deserialize_with = "text")]
     pub object: Option<&'a str>,
-    /// The existing object.
     #[serde(borrow, deserialize_with = "text")]
     pub old_object: Option<&'a str>,
 }
@@ -53,7 +48,6 @@ pub struct GroupVersionKind<'a> {
     pub kind: Cow<'a, str>,
 }
 
-/// Group, version and resource, as in API paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource<'a> {
@@ -103,7 +97,6 @@ pub(super) fn parse_review(body: &[u8]) -> Result<AdmissionRequest<'_>, ReviewEr
     review.request.ok_or(ReviewError::NoRequest)
 }
 
-/// Decides the reviews of one kind.
 #[async_trait]
 pub trait Reviewer: Send + Sync {
     /// The `resource` label in upstream's metrics, such as `Pod`.
@@ -113,12 +106,10 @@ pub trait Reviewer: Send + Sync {
     async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionDecision;
 }
 
-/// The response to a review.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AdmissionDecision {
     /// A JSON patch, if anything changes.
     pub patch: Option<Vec<u8>>,
-    /// Warnings for the client.
     pub warnings: Vec<String>,
     /// Why the request is denied; `None` allows it.
     pub denial: Option<Box<Status>>,
@@ -127,7 +118,6 @@ pub struct AdmissionDecision {
 }
 
 impl AdmissionDecision {
-    /// Allows the request without changes.
     pub fn allow(outcome: &'static str) -> Self {
         Self { outcome, ..Self::default() }
     }
@@ -142,12 +132,10 @@ impl AdmissionDecision {
         Ok(Self { patch: Some(patch), outcome: "patched", ..Self::default() })
     }
 
-    /// Denies the request.
     pub fn deny(status: Status) -> Self {
         Self { denial: Some(Box::new(status)), outcome: "refused", ..Self::default() }
     }
 
-    /// Adds warnings.
     #[must_use]
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;

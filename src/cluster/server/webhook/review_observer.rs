@@ -7,7 +7,6 @@ use std::time::Duration;
 pub enum ReviewStatus {
     /// It could not be parsed, or its kind has no reviewer.
     Error,
-    /// No patch was needed.
     Skipped,
     /// A patch was returned.
     Applied,
@@ -32,21 +31,15 @@ pub struct CompletedReview {
     pub status: ReviewStatus,
     /// The reason for the decision, as a label value.
     pub outcome: &'static str,
-    /// Time to read the request.
     pub read: Duration,
-    /// Time to decide.
     pub admit: Duration,
-    /// Time to build the response.
     pub build: Duration,
     /// Time to send the response.
     pub write: Duration,
-    /// Total time.
     pub total: Duration,
 }
 
-/// Receives completed and rejected reviews.
 pub trait ReviewObserver: Send + Sync {
-    /// Called when a review was answered.
     fn on_review(&self, review: &CompletedReview);
 
     /// Called when a request got no review response; `reason` is a label value.

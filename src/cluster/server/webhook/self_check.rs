@@ -19,7 +19,6 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-/// How to verify the server.
 #[derive(Clone, Debug)]
 pub enum ServerTrust {
     /// By certificate authorities.
@@ -38,19 +37,15 @@ impl From<RootCertStore> for ServerTrust {
 const PROBE_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: plimsoll\r\nConnection: close\r\n\r\n";
 const PROBE_RESPONSE: &[u8] = b"HTTP/1.1 200 ";
 
-/// Why a self-check failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelfCheckError {
     /// The connection failed.
     #[error("cannot connect to webhook port {0}: {1}")]
     Connect(SocketAddr, String),
-    /// The TLS handshake failed.
     #[error("TLS handshake with the webhook port failed for server name {0}: {1}")]
     Tls(String, String),
-    /// The response was not the expected one.
     #[error("webhook does not respond on its own port: {0}")]
     UnexpectedResponse(String),
-    /// The check timed out.
     #[error("webhook does not respond on its own port within {0:?}")]
     Timeout(Duration),
 }

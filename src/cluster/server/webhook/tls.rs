@@ -26,13 +26,10 @@ pub enum TlsError {
     Settings(String),
 }
 
-/// The minimum TLS version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinVersion {
-    /// TLS 1.2 and 1.3.
     #[default]
     Tls12,
-    /// TLS 1.3 only.
     Tls13,
 }
 
@@ -120,12 +117,10 @@ fn tls12_suite(name: &str) -> Option<CipherSuite> {
 pub struct ReloadableCertificate(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl ReloadableCertificate {
-    /// Replaces the certificate.
     pub fn set(&self, key: CertifiedKey) {
         *self.0.write() = Some(Arc::new(key));
     }
 
-    /// Whether no certificate is set.
     pub fn is_empty(&self) -> bool {
         self.0.read().is_none()
     }
@@ -148,7 +143,6 @@ pub fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError>
         .map_err(|error| TlsError::Mismatch(error.to_string()))
 }
 
-/// The TLS configuration of the webhook.
 pub fn server_config(
     minimum: MinVersion,
     ciphers: &CipherSuites,

@@ -1,6 +1,9 @@
 //! Reads the survey of one cluster, in groups of namespaces.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use plimsoll_core::{
     rightsizing::{
@@ -21,7 +24,7 @@ use super::{
     SeriesSurveyError, named, no_labelled_jobs,
     node_rows::nodes,
     queries::{NODE_ALLOCATABLE, NODE_LABELS, Queries},
-    rows::{AmountField, SurveyRows, set_amount},
+    rows::{AmountField, SurveyRows, add_amounts, set_amount},
     series_label, user_query,
 };
 use crate::cluster::survey::scope::{OwnerGroups, SurveyScope};
@@ -57,7 +60,6 @@ pub(super) struct SeriesReader<'a> {
 type NamespaceGroup = Option<Vec<String>>;
 
 impl SeriesReader<'_> {
-    /// The workloads and the nodes.
     pub async fn survey(&self) -> Result<Survey, SeriesSurveyError> {
         let states = self.schema.kube_state_metrics.as_ref();
         let states = states.filter(|states| states.has_family("kube_pod_owner"));
@@ -172,9 +174,9 @@ impl SeriesReader<'_> {
             ("kube_pod_container_resource_limits", AmountField::Limits),
         ] {
             for row in get(&queries.amounts_of_jobs(family, &names, *job_window)).await? {
-                let name: Box<str> = row.get(&states.container).into();
+                let name: Arc<str> = row.get(&states.container).into();
                 let key =
-                    (Box::<str>::from(row.get(&states.namespace)), labels(&row), name.clone());
+                    (Box::<str>::from(row.get(&states.namespace)), labels(&row), Arc::clone(&name));
                 let new = || Container { name, ..Container::default() };
                 let container = containers.entry(key).or_insert_with(new);
                 let amounts = match field {
@@ -190,7 +192,6 @@ impl SeriesReader<'_> {
         Ok(KnownJobs { jobs, containers: containers.collect() })
     }
 
-    /// The number of pods of each namespace in scope.
     async fn namespaces(
         &self,
         states: Option<&KubeStateMetrics>,
@@ -262,7 +263,8 @@ impl SeriesReader<'_> {
             ("kube_pod_init_container_resource_requests", AmountField::Requests, true),
             ("kube_pod_init_container_resource_limits", AmountField::Limits, true),
         ] {
-            rows.add_amounts(states, &get(&queries.amounts(family)).await?, field, is_init);
+            let amounts = get(&queries.amounts(family)).await?;
+            add_amounts(&mut rows.containers, states, &amounts, field, is_init);
         }
         for (kind, family, label) in OWNED_KINDS {
             if !rows.owner_kinds().contains(kind) {
@@ -308,7 +310,7 @@ impl SeriesReader<'_> {
                 ("kube_pod_container_resource_limits", AmountField::Limits),
             ] {
                 let amounts = get("runs of CronJobs", &queries.amounts_of_runs(family)).await;
-                rows.add_amounts_of_runs(states, &amounts, field);
+                add_amounts(&mut rows.runs, states, &amounts, field, false);
             }
         }
         for (kind, family, label) in REPLICAS {
@@ -323,7 +325,7 @@ impl SeriesReader<'_> {
             let what = "targets of HorizontalPodAutoscalers";
             let metrics = get(what, &queries.utilization_targets()).await;
             rows.add_hpas(states, &hpas, &metrics);
-            if rows.has_utilization_targets() {
+            if rows.targets.values().any(|targets| !targets.is_empty()) {
                 let what = "numbers of replicas of HorizontalPodAutoscalers";
                 let of = |family: &str| queries.by_object(family, "horizontalpodautoscaler");
                 let min = get(what, &of("kube_horizontalpodautoscaler_spec_min_replicas")).await;
@@ -349,7 +351,7 @@ impl SeriesReader<'_> {
                 (row.get(&states.namespace).into(), row.get(&states.pod).into())
             };
             let selected: HashSet<_> = pods.iter().filter(is_selected).map(key).collect();
-            rows.select_pods(selected);
+            rows.selected_pods = Some(selected);
         }
     }
 

@@ -62,7 +62,6 @@ impl<'a> Queries<'a> {
         format!("max by ({namespace},owner_kind,owner_name,{container},resource) ({joined})")
     }
 
-    /// When the newest pod of each owner was created.
     pub fn newest_pods(&self) -> String {
         let joined = self.joined("kube_pod_created");
         format!("max by ({},owner_kind,owner_name) ({joined})", self.namespace)
@@ -150,12 +149,10 @@ impl<'a> Queries<'a> {
         )
     }
 
-    /// A number of each object of a kind.
     pub fn by_object(&self, family: &str, label: &str) -> String {
         format!("max by ({},{label}) ({family})", self.namespace)
     }
 
-    /// The targets of HorizontalPodAutoscalers.
     pub fn hpas(&self) -> String {
         format!(
             "group by ({},horizontalpodautoscaler,scaletargetref_kind,scaletargetref_name) \
@@ -173,7 +170,6 @@ impl<'a> Queries<'a> {
         )
     }
 
-    /// Whether they have other metrics.
     pub fn other_metrics(&self) -> String {
         const FAMILY: &str = "kube_horizontalpodautoscaler_spec_target_metric";
         format!(
@@ -217,7 +213,6 @@ fn seconds(window: Duration) -> String {
     format!("{}s", window.as_secs().max(1))
 }
 
-/// The allocatable CPU and memory of each node.
 pub(super) const NODE_ALLOCATABLE: &str =
     "max by (node,exported_node,resource) (kube_node_status_allocatable{resource=~\"cpu|memory\"})";
 

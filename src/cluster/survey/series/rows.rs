@@ -24,43 +24,40 @@ const MAX_OWNERS: usize = 10;
 /// An object that owns pods, by namespace, kind and name.
 pub(super) type OwnerKey = (Box<str>, Box<str>, Box<str>);
 
-/// The rows of a group of namespaces.
 #[derive(Debug, Default)]
 pub(super) struct SurveyRows {
     pods: BTreeMap<OwnerKey, BTreeMap<Box<str>, Option<Box<str>>>>,
-    containers: BTreeMap<OwnerKey, BTreeMap<(Box<str>, bool), Container>>,
+    pub(super) containers: OwnedContainers,
     /// The containers of runs of CronJobs that may have ended.
-    runs: BTreeMap<OwnerKey, BTreeMap<(Box<str>, bool), Container>>,
+    pub(super) runs: OwnedContainers,
     owners: HashMap<OwnerKey, OwnerRef>,
     newest_pods: HashMap<OwnerKey, f64>,
     replicas: HashMap<OwnerKey, u32>,
-    targets: BTreeMap<OwnerKey, Vec<UtilizationTarget>>,
+    pub(super) targets: BTreeMap<OwnerKey, Vec<UtilizationTarget>>,
     ranges: BTreeMap<OwnerKey, Vec<ReplicaRange>>,
     autoscalers: BTreeMap<OwnerKey, Vec<AutoscalerRef>>,
     /// Kinds of owners that everything below is grouped by, and the owners of pods that own others.
     groups: OwnerGroups,
     owners_of_pods: HashMap<OwnerKey, OwnerKey>,
     /// The pods whose labels match, if a label selector is set.
-    selected_pods: Option<HashSet<(Box<str>, Box<str>)>>,
+    pub(super) selected_pods: Option<HashSet<(Box<str>, Box<str>)>>,
 }
 
-/// Which amounts of a container a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AmountField {
     Requests,
     Limits,
 }
 
-/// Whether rows are about init containers.
 pub(super) type IsInit = bool;
 
+type OwnedContainers = BTreeMap<OwnerKey, BTreeMap<(Box<str>, IsInit), Container>>;
+
 impl SurveyRows {
-    /// Rows of a survey that groups owners.
     pub fn new(groups: OwnerGroups) -> Self {
         Self { groups, ..Self::default() }
     }
 
-    /// Adds pods with their owners and nodes.
     pub fn add_pods(&mut self, states: &KubeStateMetrics, series: &[CollectedSeries]) {
         for row in series {
             let node = Some(node_name(row)).filter(|node| !node.is_empty()).map(Box::from);
@@ -81,12 +78,10 @@ impl SurveyRows {
         container_mut(&mut self.containers, key, container, false);
     }
 
-    /// The kinds of direct owners.
     pub fn owner_kinds(&self) -> BTreeSet<&str> {
         self.pods.keys().chain(self.containers.keys()).map(|(_, kind, _)| &**kind).collect()
     }
 
-    /// Adds the containers of owners.
     pub fn add_containers(
         &mut self,
         states: &KubeStateMetrics,
@@ -102,28 +97,6 @@ impl SurveyRows {
         }
     }
 
-    /// Adds requests or limits of owners.
-    pub fn add_amounts(
-        &mut self,
-        states: &KubeStateMetrics,
-        series: &[CollectedSeries],
-        field: AmountField,
-        is_init: IsInit,
-    ) {
-        add_amounts(&mut self.containers, states, series, field, is_init);
-    }
-
-    /// Adds requests or limits of the runs of CronJobs.
-    pub fn add_amounts_of_runs(
-        &mut self,
-        states: &KubeStateMetrics,
-        series: &[CollectedSeries],
-        field: AmountField,
-    ) {
-        add_amounts(&mut self.runs, states, series, field, false);
-    }
-
-    /// Adds the owners of objects of a kind.
     pub fn add_owners(
         &mut self,
         states: &KubeStateMetrics,
@@ -161,7 +134,6 @@ impl SurveyRows {
         self.newest_pods.extend(series.iter().filter_map(created));
     }
 
-    /// Adds the desired replicas of objects of a kind.
     pub fn add_replicas(
         &mut self,
         states: &KubeStateMetrics,
@@ -217,11 +189,6 @@ impl SurveyRows {
         }
     }
 
-    /// Whether an autoscaler has a target that is relative to requests.
-    pub fn has_utilization_targets(&self) -> bool {
-        self.targets.values().any(|targets| !targets.is_empty())
-    }
-
     /// Adds how many replicas HorizontalPodAutoscalers may set: minimum, maximum, and those with other metrics.
     pub fn add_replica_ranges(
         &mut self,
@@ -251,11 +218,6 @@ impl SurveyRows {
             };
             self.ranges.entry(target).or_default().push(range);
         }
-    }
-
-    /// Restricts the survey to workloads that have one of these pods.
-    pub fn select_pods(&mut self, pods: HashSet<(Box<str>, Box<str>)>) {
-        self.selected_pods = Some(pods);
     }
 
     pub fn into_workloads(mut self, scope: &SurveyScope) -> Vec<Workload> {
@@ -380,7 +342,7 @@ pub(super) fn node_name(row: &CollectedSeries) -> &str {
 }
 
 fn container_mut<'a>(
-    containers: &'a mut BTreeMap<OwnerKey, BTreeMap<(Box<str>, bool), Container>>,
+    containers: &'a mut OwnedContainers,
     key: OwnerKey,
     name: &str,
     is_init: IsInit,
@@ -390,8 +352,8 @@ fn container_mut<'a>(
     containers.entry(key).or_default().entry((name.into(), is_init)).or_insert_with(new)
 }
 
-fn add_amounts(
-    containers: &mut BTreeMap<OwnerKey, BTreeMap<(Box<str>, bool), Container>>,
+pub(super) fn add_amounts(
+    containers: &mut OwnedContainers,
     states: &KubeStateMetrics,
     series: &[CollectedSeries],
     field: AmountField,

@@ -20,7 +20,7 @@ async fn survey_of_web(containers: Value, pods: Vec<Value>) -> Survey {
     cluster.survey(&SurveyScope::default()).await
 }
 
-fn milli_cpu(running: Option<RunningAmounts>) -> Option<i64> {
+fn milli_cpu(running: Option<&RunningAmounts>) -> Option<i64> {
     running.and_then(|running| running.requests.cpu).map(|cpu| cpu.0)
 }
 
@@ -39,6 +39,25 @@ async fn the_largest_request_of_pods_is_known_if_it_is_not_that_of_the_template(
         ("as the template", vec![plain("a", 1, "500m")], None),
         ("sized by a VPA", vec![plain("a", 1, "320m")], Some(320)),
         ("two sizes", vec![plain("a", 1, "400m"), plain("b", 2, "320m")], Some(400)),
+        ("a smaller one later", vec![plain("b", 2, "320m"), plain("a", 1, "400m")], Some(400)),
+        (
+            "less than it asks for",
+            vec![resized("a", 1, json!({"requests": {"cpu": "200m", "memory": "64Mi"}}))],
+            Some(200),
+        ),
+        (
+            "less than it asks for, and another pod",
+            vec![
+                resized("a", 2, json!({"requests": {"cpu": "200m", "memory": "64Mi"}})),
+                plain("b", 1, "250m"),
+            ],
+            Some(250),
+        ),
+        (
+            "three pods",
+            vec![plain("a", 1, "400m"), plain("b", 2, "320m"), plain("c", 3, "500m")],
+            None,
+        ),
         ("a resize that waits", vec![resized("a", 1, requests("500m"))], None),
         ("a resize that is done", vec![resized("a", 1, requests("320m"))], Some(320)),
         ("rounded CPU shares", vec![resized("a", 1, requests("319m"))], Some(320)),
@@ -48,7 +67,7 @@ async fn the_largest_request_of_pods_is_known_if_it_is_not_that_of_the_template(
         let survey = survey_of_web(json!([container("main", "500m", "64Mi")]), pods).await;
         let main = &survey.workloads[0].containers[0];
         assert_eq!(main.requests.cpu, Some(MilliCpu(500)), "{name}");
-        assert_eq!(milli_cpu(main.running), expected, "{name}");
+        assert_eq!(milli_cpu(main.running.as_deref()), expected, "{name}");
     }
 }
 

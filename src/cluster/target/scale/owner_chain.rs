@@ -19,7 +19,6 @@ enum OwnerStep {
     Owner(OwnerRef),
     /// The object has no controller, or does not exist.
     Top,
-    /// Not known at the moment.
     Unknown,
 }
 
@@ -29,7 +28,6 @@ struct OwnedObject {
     metadata: ObjectMeta,
 }
 
-/// Fetches and caches the owners of objects.
 #[derive(Clone)]
 pub(crate) struct OwnerChains {
     discovery: DiscoveryClient,

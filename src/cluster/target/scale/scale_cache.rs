@@ -83,7 +83,7 @@ impl ScaleCache {
         let needed = self.0.iter().filter(|kind| *kind.is_needed.borrow());
         needed.map(|kind| {
             let scales = kind.scales.read();
-            (kind.watch.name(), scales.len())
+            (kind.watch.name, scales.len())
         })
     }
 

@@ -27,10 +27,8 @@ pub struct ScaleSubresource {
 /// Why a scale is not available, with upstream's messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleReadError {
-    /// Discovery of the kind failed.
     #[error("unable to determine resource for scale target reference: {0}")]
     UnknownKind(String),
-    /// The API version of the reference is invalid.
     #[error("invalid API version in scale target reference: {0}")]
     InvalidVersion(String),
     /// No API version has a scale of the object.

@@ -106,15 +106,15 @@ impl HistoryRead {
 
     fn log_result(&self, source: &HistorySource, storage: &str) {
         let SampleCounts { accepted, already_known, invalid, in_future, .. } =
-            self.histories.bootstrap.counts();
-        let reports = self.loadings.iter().map(HistoryLoad::report);
+            self.histories.bootstrap.counts;
+        let reports = self.loadings.iter().map(|load| &load.report);
         let (mut queries, mut bytes, mut other_workloads) = (0, 0, 0);
         for report in reports {
             queries += report.reads.queries;
             bytes += report.reads.bytes;
             other_workloads += report.skipped.other_workloads;
             for warning in &report.reads.warnings {
-                let server = source.history.server();
+                let server = &source.history.server;
                 tracing::warn!(server, warning, "Prometheus returned a warning");
             }
         }
@@ -218,7 +218,7 @@ async fn report_missing_history(source: &HistorySource, mut empty: Vec<ObjectKey
     empty.sort();
     let first: Vec<String> = empty.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     tracing::warn!(
-        server = source.history.server(),
+        server = &source.history.server,
         vpas = empty.len(),
         first = first.join(", "),
         "no history found: Prometheus has series of these namespaces, but none of the pods of these VPAs; \

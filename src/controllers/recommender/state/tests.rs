@@ -68,7 +68,7 @@ fn finished_pods_keep_no_container_alive() {
     }
     let now = START.later(std::time::Duration::from_mins(62));
     let registered = core.vpa_registry.get(&key()).expect("is tracked");
-    let known: Vec<&str> = registered.history().iter().map(|(name, _)| &**name).collect();
+    let known: Vec<&str> = registered.history.iter().map(|(name, _)| &**name).collect();
     assert_eq!(known, ["app", "job", "server"], "finished pods start a history");
     let recommendation = core.vpa_registry.recommend(&key(), now).expect("the history is loaded");
     let names: Vec<&str> =

@@ -20,7 +20,6 @@ impl AutoscalerKind for TestAutoscaler {
     type Status = ();
     type State = ();
     type Pod = ReplicaPod;
-    type Exported = ();
 
     const RESOURCE: &'static str = "configmaps";
 

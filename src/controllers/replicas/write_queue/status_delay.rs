@@ -23,7 +23,6 @@ pub(super) struct StatusDelay {
 }
 
 impl StatusDelay {
-    /// Begins work that delays statuses.
     pub fn begin(&mut self, now: Instant) -> WorkId {
         if self.slow_at(now).is_none() {
             self.since = None;

@@ -241,7 +241,7 @@ async fn cancelled_writes_are_not_made_and_take_no_room() {
         fixture.queue.cancel(&key, WritePart::Scale);
     }
     fixture.put("shop", "a", Status(1));
-    assert!(fixture.queue.lock().classes.iter().map(|class| class.len).sum::<usize>() == 1);
+    assert!(fixture.queue.inner.lock().classes.iter().map(|class| class.len).sum::<usize>() == 1);
     assert_eq!(fixture.writes().await, [Status(1)]);
 }
 

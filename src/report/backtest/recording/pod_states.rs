@@ -86,7 +86,7 @@ impl PodStates {
         // It was detected when the usage was read.
         let schema = history.schema(&namespaces).await;
         let schema = schema.map_err(|error| QueryError::BadQuery(error.to_string()))?;
-        let client = history.client().clone().with_dialect(schema.dialect).rejecting_partial();
+        let client = history.client.clone().with_dialect(schema.dialect).rejecting_partial();
         for (namespace, names) in &pods {
             let reader =
                 StateReader { client: &client, schema: &schema, namespace, names, evaluation };
@@ -245,8 +245,7 @@ impl StateReader<'_> {
         let mut collector = ValueCollector::new(self.names, identity);
         self.client.instant(&query(&now)?, warm_up_from, &mut collector).await?;
         let grid = QueryRange::new(warm_up_from.later(step), until, step)?;
-        let read = self.client.range(&changed, grid, &mut collector).await;
-        read.map_err(|interrupted| interrupted.failure)?;
+        self.client.range(&changed, grid, &mut collector).await?;
         Ok(collector.into_committed())
     }
 
@@ -288,8 +287,7 @@ impl StateReader<'_> {
         let step = Duration::from_secs(CPU_STEP_SECONDS.unsigned_abs());
         let grid = QueryRange::new(warm_up_from.later(step), until, step)?;
         let mut collector = ValueCollector::new(self.names, [pod, container]);
-        let read = self.client.range(&query(&share)?, grid, &mut collector).await;
-        read.map_err(|interrupted| interrupted.failure)?;
+        self.client.range(&query(&share)?, grid, &mut collector).await?;
         Ok(collector.into_committed())
     }
 }

@@ -34,7 +34,6 @@ const CONCURRENT_NAMESPACES: usize = 2;
 const MAX_SAMPLED_VPAS: usize = 50;
 const NAMESPACES_PER_QUERY: usize = 50;
 
-/// The VPAs of the cluster with their pods.
 #[derive(Debug)]
 pub(super) struct ClusterPods {
     address: String,

@@ -41,7 +41,6 @@ pub(super) struct ExplainedPod<'a> {
     pub competing_vpas: Vec<String>,
 }
 
-/// The part of the report that every pod has.
 fn base_report(
     config: &ExplainPodConfig,
     namespace: &str,

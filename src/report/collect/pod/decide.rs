@@ -44,10 +44,7 @@ pub(super) fn decide(
     let position = |pod: usize| order.iter().position(|candidate| *candidate == pod);
     let (mut action, mut earlier_actions) = (None, Vec::new());
     while let Some(step) = pass.next() {
-        let outcome = match &step.action {
-            Action::Evict { .. } => disruptions.simulate_eviction(&workload.pods[step.pod]),
-            _ => StepResult::Done,
-        };
+        let outcome = disruptions.simulate(&step.action, &workload.pods[step.pod]);
         // The end of a surge concerns the whole workload, not one of its pods.
         let is_done = outcome == StepResult::Done && !matches!(step.action, Action::EndSurge);
         if is_done && step.pod == index {
@@ -107,9 +104,9 @@ impl DisruptionBudgets {
         }
     }
 
-    /// Simulates the eviction of a pod. A successful one is deducted from the budget.
-    pub fn simulate_eviction(&mut self, pod: &UpdaterPod) -> StepResult {
-        if pod.status.phase == Phase::Pending {
+    /// Simulates an action. A successful eviction is deducted from the budget.
+    pub fn simulate(&mut self, action: &Action, pod: &UpdaterPod) -> StepResult {
+        if !matches!(action, Action::Evict { .. }) || pod.status.phase == Phase::Pending {
             return StepResult::Done;
         }
         let mut matching = self.0.iter_mut().filter(|budget| budget.selector.matches(&pod.labels));
@@ -150,6 +147,7 @@ impl PodBudget {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::updater::UpdateReason;
     use serde_json::json;
 
     use super::*;
@@ -177,11 +175,12 @@ mod tests {
 
     #[test]
     fn a_pdb_allows_its_number_of_evictions_and_two_pdbs_allow_none() {
+        let evict = Action::Evict { reason: UpdateReason::Drift };
         let mut single = budgets(&[1]);
-        assert_eq!(single.simulate_eviction(&pod("other")), StepResult::Done);
-        assert_eq!(single.simulate_eviction(&pod("web")), StepResult::Done);
-        assert_eq!(single.simulate_eviction(&pod("web")), StepResult::BlockedByBudget);
-        assert_eq!(budgets(&[1, 1]).simulate_eviction(&pod("web")), StepResult::Failed);
-        assert_eq!(budgets(&[]).simulate_eviction(&pod("web")), StepResult::Done);
+        assert_eq!(single.simulate(&evict, &pod("other")), StepResult::Done);
+        assert_eq!(single.simulate(&evict, &pod("web")), StepResult::Done);
+        assert_eq!(single.simulate(&evict, &pod("web")), StepResult::BlockedByBudget);
+        assert_eq!(budgets(&[1, 1]).simulate(&evict, &pod("web")), StepResult::Failed);
+        assert_eq!(budgets(&[]).simulate(&evict, &pod("web")), StepResult::Done);
     }
 }

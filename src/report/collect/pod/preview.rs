@@ -2,31 +2,22 @@
 //! and no step is executed.
 
 use plimsoll_core::{
-    coordination::{Retargeting, SharingContext},
-    types::{Time, compat::Compat},
+    types::Time,
     updater::{
-        Action, DesiredReplicas, PassContext, PersistedState, PodOutcome, PodOwner, SkipReason,
-        StepResult, UpdatePass, guard::disruption_budget::PodCounts,
+        PassContext, PersistedState, PodOutcome, PodOwner, SkipReason, StepResult, UpdatePass,
+        guard::disruption_budget::PodCounts,
     },
 };
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
 use super::{
-    Constraints, ExplainPodConfig, MATCHED_PARTS, count_pods, decide::DisruptionBudgets,
-    leases::Leases, match_workloads, persisted_state,
+    Constraints, ExplainPodConfig, count_pods, decide::DisruptionBudgets, decision_inputs,
+    leases::Leases, match_workloads, persisted_state, read_namespace,
 };
 use crate::{
-    cluster::snapshot::{ClusterSnapshot, ReadError, SnapshotPart, read_leases},
-    controllers::{
-        runtime::command_client::Cluster,
-        updater::{
-            decision_inputs::{DecisionFlags, DecisionInputs},
-            matching::Workload,
-            permissions::discover_resize,
-        },
-    },
-    report::collect::shared_requests::{is_hpa_controller_replaced, shared_requests},
+    cluster::snapshot::{ClusterSnapshot, ReadError},
+    controllers::{runtime::command_client::Cluster, updater::matching::Workload},
 };
 use kube::ResourceExt as _;
 
@@ -51,9 +42,7 @@ pub struct NamespacePreview {
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadPreview {
     pub vpa: String,
-    /// The kind of its target.
     pub kind: String,
-    /// The name of its target.
     pub name: String,
     pub pods: usize,
     /// Pods that need an update and may be updated.
@@ -78,7 +67,6 @@ pub struct PodPreview {
     pub need: Option<String>,
     /// Why it is skipped: a label value of `plimsoll_updater_skipped_pods`.
     pub reason: Option<String>,
-    /// The same as a sentence.
     pub message: String,
     /// Whether a needed update is held back.
     pub held_back: bool,
@@ -92,28 +80,11 @@ pub async fn preview(
     now: Time,
 ) -> Result<NamespacePreview, ReadError> {
     let (client, compat) = (&cluster.client, config.settings.compat);
-    let other_parts = [SnapshotPart::Constraints, SnapshotPart::DisruptionBudgets];
-    let hpas: &[_] = match compat {
-        Compat::Upstream => &[],
-        Compat::Plimsoll => &[SnapshotPart::Hpas],
-    };
-    let parts = [&MATCHED_PARTS[..], &other_parts, hpas].concat();
-    let (snapshot, leases, can_resize) = tokio::join!(
-        ClusterSnapshot::read(client, Some(namespace), &parts),
-        read_leases(client, Leases::namespaces(config)),
-        async {
-            match compat {
-                Compat::Upstream => Some(true),
-                Compat::Plimsoll => discover_resize(client).await,
-            }
-        },
-    );
-    let snapshot = ClusterSnapshot { leases, ..snapshot };
+    let (snapshot, can_resize) = read_namespace(config, client, namespace).await;
     let constraints = Constraints::of(&snapshot, compat)?;
     let workloads = match_workloads(client, &snapshot, compat).await?;
     let mut leases = Leases::of(config, &snapshot, now);
     let mut notes = std::mem::take(&mut leases.notes);
-    let horizontal_leases = snapshot.leases.get(&config.horizontal_lease_namespace);
     let pass = NamespacePass {
         config,
         snapshot: &snapshot,
@@ -121,7 +92,6 @@ pub async fn preview(
         is_admission_ready: leases.is_admission_ready(&mut notes),
         leases: &leases,
         can_resize: can_resize.unwrap_or(false),
-        is_hpa_controller_replaced: is_hpa_controller_replaced(horizontal_leases, now),
         pods: count_pods(&workloads),
         now,
     };
@@ -154,7 +124,6 @@ struct NamespacePass<'a> {
     leases: &'a Leases,
     is_admission_ready: bool,
     can_resize: bool,
-    is_hpa_controller_replaced: bool,
     pods: u32,
     now: Time,
 }
@@ -169,9 +138,7 @@ impl NamespacePass<'_> {
         notes: &mut Vec<String>,
     ) -> (WorkloadPreview, plimsoll_core::updater::DisruptionBudget) {
         let (config, now) = (self.config, self.now);
-        let desired_replicas = |owner: &PodOwner| {
-            workload.desired_replicas.get(owner).copied().unwrap_or(DesiredReplicas::Unknown)
-        };
+        let desired_replicas = |owner: &PodOwner| workload.desired_replicas_of(owner);
         let context = PassContext {
             desired_replicas: &desired_replicas,
             pod_counts: PodCounts { cluster: self.pods, namespace: self.pods },
@@ -180,19 +147,8 @@ impl NamespacePass<'_> {
             can_resize: self.can_resize,
             now,
         };
-        let flags = DecisionFlags {
-            settings: &config.settings,
-            native_sidecars: config.native_sidecars,
-            limit_policy: config.limit_policy,
-            may_scale: true,
-        };
-        let retargeting = config.retarget_hpas.then_some(Retargeting { now, needs_record: false });
-        let sharing = SharingContext { is_replaced: self.is_hpa_controller_replaced, retargeting };
-        let snapshot = self.snapshot;
-        let shared =
-            shared_requests(snapshot, &snapshot.controllers, &workload.vpa, sharing, notes);
-        let (ranges, quotas) = (&self.constraints.limit_ranges, self.constraints.quotas.clone());
-        let inputs = DecisionInputs::new(workload, flags, ranges, quotas, shared, now);
+        let inputs =
+            decision_inputs(config, (self.snapshot, self.constraints), workload, now, notes);
         let subject = inputs.vpa_with_pods(workload);
         let mut pass =
             UpdatePass::new(subject, context, &config.settings, persisted).without_boost_removal();
@@ -201,10 +157,7 @@ impl NamespacePass<'_> {
             .collect();
         let mut steps: Vec<(usize, &'static str)> = Vec::new();
         while let Some(step) = pass.next() {
-            let outcome = match &step.action {
-                Action::Evict { .. } => disruptions.simulate_eviction(&workload.pods[step.pod]),
-                _ => StepResult::Done,
-            };
+            let outcome = disruptions.simulate(&step.action, &workload.pods[step.pod]);
             if outcome == StepResult::Done {
                 steps.push((step.pod, step.action.as_str()));
             }

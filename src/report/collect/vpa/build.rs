@@ -137,7 +137,7 @@ impl Inputs<'_> {
     fn invalid_annotations(&self) -> &[InvalidAnnotation] {
         let registry = &self.core.vpa_registry;
         let registered = registry.get(self.key).filter(|_| !registry.is_upstream());
-        registered.map_or(&[], |registered| &registered.settings().invalid_annotations)
+        registered.map_or(&[], |registered| &registered.settings.invalid_annotations)
     }
 
     fn container(&self, computed: &ContainerRecommendation) -> Container {
@@ -203,7 +203,7 @@ impl Inputs<'_> {
             return bump.is_some_and(|bump| bump.at == kill.at).then_some(true);
         }
         let watched = self.core.vpa_registry.get(self.key);
-        let history = watched.and_then(|watched| watched.history().get(&computed.container));
+        let history = watched.and_then(|watched| watched.history.get(&computed.container));
         let known = history.zip(self.core.vpa_registry.rules(self.key, &computed.container));
         Some(
             known.is_some_and(|(history, rules)| {
@@ -214,7 +214,7 @@ impl Inputs<'_> {
 
     fn target(&self) -> report::Target {
         let indexed = self.indexed();
-        let (state, message) = match indexed.map(IndexedVpa::target) {
+        let (state, message) = match indexed.map(|vpa| &vpa.target) {
             Some(TargetState::Found) => ("found", None),
             Some(TargetState::Unsupported(message)) => ("unsupported", Some(message.to_string())),
             Some(TargetState::Unavailable(message)) => ("unavailable", Some(message.to_string())),
@@ -227,7 +227,7 @@ impl Inputs<'_> {
             name: reference.name.clone(),
             state: state.to_owned(),
             message,
-            selector: selector.map(|indexed| indexed.selector().to_string()),
+            selector: selector.map(|indexed| indexed.selector.to_string()),
         }
     }
 
@@ -238,7 +238,7 @@ impl Inputs<'_> {
             why: why.to_owned(),
         };
         let recommendation = &self.desired.recommendation;
-        let names = registered.history().iter().map(|(name, _)| name);
+        let names = registered.history.iter().map(|(name, _)| name);
         let off = names.filter(|name| registered.is_off(name));
         let mut containers: Vec<OmittedContainer> = off.map(|name| omitted(name, "off")).collect();
         containers.extend(recommendation.stale.iter().map(|name| omitted(name, "stale")));
@@ -279,7 +279,7 @@ impl Inputs<'_> {
 
     fn findings_and_notes(&self, containers: &[Container]) -> (Vec<Finding>, Vec<String>) {
         let (mut findings, mut notes) = (Vec::new(), Vec::new());
-        match self.indexed().map(IndexedVpa::target) {
+        match self.indexed().map(|vpa| &vpa.target) {
             Some(TargetState::Unsupported(why)) => {
                 findings.push(Finding::new("config_unsupported", why.to_string()));
             }

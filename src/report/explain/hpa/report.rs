@@ -68,7 +68,6 @@ pub struct HpaReport {
     pub foreign_pods: Vec<String>,
     /// The replicas with each of Plimsoll's fixes that changes them.
     pub fixes: Vec<FixEffect>,
-    /// The conditions in the status.
     pub conditions: Vec<HorizontalPodAutoscalerCondition>,
     /// Problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
@@ -101,7 +100,6 @@ pub struct Metric {
     pub origin: String,
     /// The target, such as `60%` or `500m per pod`.
     pub target: String,
-    /// The value that is compared with it.
     pub value: Option<String>,
     /// The value relative to the target.
     pub ratio: Option<f64>,
@@ -117,11 +115,9 @@ pub struct Metric {
     pub kept: Option<String>,
     /// Why there is no proposal.
     pub error: Option<String>,
-    /// How pods counted, for metrics of pods.
     pub pods: Option<PodCounts>,
 }
 
-/// How pods count for a metric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCounts {
@@ -179,7 +175,6 @@ pub struct Hold {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FixEffect {
     pub fix: String,
-    /// The desired replicas with it.
     pub desired: Option<i32>,
 }
 
@@ -191,7 +186,6 @@ pub struct HpaInput<'a> {
     /// Kind and name of the target.
     pub target: (&'a str, &'a str),
     pub spec: &'a Spec,
-    /// The stored status.
     pub status: &'a HorizontalPodAutoscalerStatus,
     /// The flags of the HPA controller.
     pub config: &'a Config,
@@ -213,7 +207,6 @@ pub struct HpaInput<'a> {
     pub queried: &'a [&'a str],
     /// What Plimsoll has stored of an adopted object.
     pub record: Option<&'a HpaRecord>,
-    /// The current time.
     pub now: Time,
 }
 
@@ -227,7 +220,6 @@ pub struct Contested<'a> {
 }
 
 impl HpaReport {
-    /// Builds the report.
     pub fn of(input: &HpaInput<'_>) -> Self {
         let HpaInput { object: (namespace, name), spec, status, decision, .. } = *input;
         let conditions = status.conditions.clone().unwrap_or_default();

@@ -24,7 +24,6 @@ pub struct PodReport {
     pub workload: Option<ObjectName>,
     /// Its VPA, if it has one.
     pub vpa: Option<VpaSummary>,
-    /// The decision.
     pub verdict: PodVerdict,
     /// How far its requests are from the recommendation.
     pub need: Option<Need>,
@@ -32,7 +31,6 @@ pub struct PodReport {
     pub containers: Vec<Container>,
     /// Its place in the order of pods to update.
     pub order: Option<Order>,
-    /// The pods of its controller.
     pub group: Option<Group>,
     /// The state of the disruption guards.
     pub guards: Option<Guards>,

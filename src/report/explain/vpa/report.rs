@@ -21,10 +21,8 @@ pub struct VpaReport {
     pub header: ReportHeader,
     /// The compatibility mode: `plimsoll` or `upstream`.
     pub compat: String,
-    /// The recommender that the VPA selects.
     pub recommender: String,
     pub(crate) update_mode: String,
-    /// The workload.
     pub target: Target,
     /// Number of matching pods.
     pub pods: usize,

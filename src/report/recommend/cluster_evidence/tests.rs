@@ -201,11 +201,11 @@ fn workload(namespace: &str) -> Workload {
 /// A workload with a Java virtual machine.
 fn java_workload(namespace: &str) -> Workload {
     let mut workload = workload(namespace);
-    workload.containers[0].runtime = Some(RuntimeHint::Jvm {
+    workload.containers[0].runtime = Some(Box::new(RuntimeHint::Jvm {
         known_by: "-Xmx1g".to_owned(),
         max_heap: Some(Bytes(1 << 30)),
         max_heap_percent: None,
-    });
+    }));
     workload
 }
 

@@ -3,11 +3,13 @@
 //! A sorted vector has room for exactly its containers. A hash map with one entry has room for four, each as large as the
 //! evidence, and a large cluster has one for each of its workloads.
 
+use std::sync::Arc;
+
 use plimsoll_core::rightsizing::evidence::ContainerEvidence;
 
 /// Evidence of the containers of one workload, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct WorkloadEvidence(Vec<(Box<str>, ContainerEvidence)>);
+pub struct WorkloadEvidence(Vec<(Arc<str>, ContainerEvidence)>);
 
 impl WorkloadEvidence {
     pub fn get(&self, container: &str) -> Option<&ContainerEvidence> {
@@ -38,7 +40,7 @@ impl WorkloadEvidence {
     /// The size of its entries in memory, without what they point to.
     #[cfg(test)]
     pub fn allocated_bytes(&self) -> usize {
-        self.0.capacity() * size_of::<(Box<str>, ContainerEvidence)>()
+        self.0.capacity() * size_of::<(Arc<str>, ContainerEvidence)>()
     }
 
     fn position(&self, container: &str) -> Result<usize, usize> {
@@ -46,8 +48,8 @@ impl WorkloadEvidence {
     }
 }
 
-impl FromIterator<(Box<str>, ContainerEvidence)> for WorkloadEvidence {
-    fn from_iter<T: IntoIterator<Item = (Box<str>, ContainerEvidence)>>(evidence: T) -> Self {
+impl FromIterator<(Arc<str>, ContainerEvidence)> for WorkloadEvidence {
+    fn from_iter<T: IntoIterator<Item = (Arc<str>, ContainerEvidence)>>(evidence: T) -> Self {
         let mut all = Vec::from_iter(evidence);
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         all.dedup_by(|(one, _), (other, _)| one == other);
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn containers_are_found_by_name_and_take_no_more_room_than_they_need() {
-        let named = |name: &str, kills| (Box::<str>::from(name), with_kills(kills));
+        let named = |name: &str, kills| (Arc::<str>::from(name), with_kills(kills));
         let mut evidence: WorkloadEvidence =
             [named("proxy", 1), named("app", 2)].into_iter().collect();
         evidence.insert("log", with_kills(3));
@@ -82,7 +84,7 @@ mod tests {
         let kills = ["app", "log", "proxy", "none"]
             .map(|name| evidence.get(name).map(|container| container.oom_kills));
         assert_eq!(kills, [Some(2), Some(3), Some(4), None]);
-        assert_eq!(evidence.allocated_bytes(), 3 * size_of::<(Box<str>, ContainerEvidence)>());
+        assert_eq!(evidence.allocated_bytes(), 3 * size_of::<(Arc<str>, ContainerEvidence)>());
         for (_, container) in evidence.iter_mut() {
             container.oom_kills += 10;
         }

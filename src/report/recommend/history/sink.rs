@@ -119,7 +119,7 @@ impl<'a> RecommendationSink<'a> {
             self.registry.mark_loaded(key, generation);
         }
         let containers: Vec<Arc<str>> = self.registry.get(key).map_or_else(Vec::new, |vpa| {
-            vpa.history().iter().map(|(name, _)| Arc::clone(name)).collect()
+            vpa.history.iter().map(|(name, _)| Arc::clone(name)).collect()
         });
         for container in containers {
             let measured = ContainerKey::new(workload.clone(), Arc::clone(&container));

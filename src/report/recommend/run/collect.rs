@@ -250,7 +250,7 @@ impl Collector<'_> {
         }
         let history = self.history(server, &self.config.prometheus, Arc::default());
         let known = match history.schema(&[]).await {
-            Ok(schema) => read_known_jobs(history.client(), &schema, scope, self.now).await,
+            Ok(schema) => read_known_jobs(&history.client, &schema, scope, self.now).await,
             Err(error) => {
                 Err(format!("--group-jobs-by: only Jobs that still exist are grouped: {error}"))
             }
@@ -299,7 +299,7 @@ impl Collector<'_> {
     ) -> Result<(ConnectedServer, Survey, Vec<String>), RecommendError> {
         let history = self.history(&server, &self.config.prometheus, Arc::default());
         let schema = history.schema(&[]).await.map_err(|error| series_error(&server, error))?;
-        let (client, scope) = (history.client(), &self.config.scope);
+        let (client, scope) = (&history.client, &self.config.scope);
         let label = self.config.cluster_label.as_deref();
         let survey = survey_series(client, &schema, scope, label, self.now).await;
         let survey = survey.map_err(|error| RecommendError::Workloads(error.to_string()))?;

@@ -16,7 +16,6 @@ pub(super) struct SeriesCollector {
     pub series: Vec<CollectedSeries>,
 }
 
-/// A series with its labels and points.
 #[derive(Clone, Debug, Default)]
 pub struct CollectedSeries {
     pub labels: BTreeMap<String, String>,

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use crate::prometheus::decode::ResponseSummary;
 
-/// Statistics of reading a result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryStats {
-    /// Queries that succeeded.
     pub queries: u64,
     /// Queries that failed and were retried.
     pub retries: u64,
@@ -15,7 +13,6 @@ pub struct QueryStats {
     pub halvings: u64,
     /// Series. One in several queries counts several times.
     pub series: u64,
-    /// Points passed to the visitor.
     pub points: u64,
     /// Native histograms that were skipped.
     pub histograms: u64,

@@ -15,7 +15,7 @@ use plimsoll_core::types::Time;
 pub struct QueryRange {
     start: Time,
     pub(super) step: Duration,
-    step_count: u64,
+    pub step_count: u64,
 }
 
 impl QueryRange {
@@ -36,26 +36,11 @@ impl QueryRange {
         Ok(Self { start, step, step_count })
     }
 
-    /// The number of evaluation times.
-    pub fn step_count(&self) -> u64 {
-        self.step_count
-    }
-
     /// The evaluation time with this index, from 0.
     pub fn step_time(&self, index: u64) -> Time {
         let steps = u32::try_from(index).unwrap_or(u32::MAX);
         self.start.later(self.step.saturating_mul(steps))
     }
-}
-
-/// A range that could not be read to its end. Everything before `resume_at` was read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{failure}")]
-pub struct RangeInterrupted {
-    /// The cause.
-    pub failure: QueryError,
-    /// The first evaluation time that is missing.
-    pub resume_at: Time,
 }
 
 #[cfg(test)]
@@ -67,7 +52,7 @@ mod tests {
         let (at, minute) = (Time::from_secs, Duration::from_mins(1));
         for (end, moments) in [(0, 1), (59, 1), (60, 2), (119, 2), (691_200, 11_521)] {
             let grid = QueryRange::new(at(0), at(end), minute).expect("a grid");
-            assert_eq!(grid.step_count(), moments, "{end}");
+            assert_eq!(grid.step_count, moments, "{end}");
             assert!(grid.step_time(moments - 1) <= at(end) && grid.step_time(moments) > at(end));
         }
         assert!(QueryRange::new(at(1), at(0), minute).is_err());

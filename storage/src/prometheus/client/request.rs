@@ -34,7 +34,6 @@ pub(super) struct RequestSender {
     transport: Arc<dyn Transport>,
     pub limits: QueryLimits,
     permits: Arc<Semaphore>,
-    /// Whether a partial response is an error.
     pub rejects_partial: bool,
     pub observer: Option<Arc<dyn QueryObserver>>,
 }
@@ -174,29 +173,27 @@ impl RequestSender {
         let limits = &self.limits;
         let transferred = response.extensions().get::<TransferredBytes>().cloned();
         let decode_error = |error| decode_failure(path, error);
-        while let Some(piece) =
-            chunk(&mut response, decoder.summary().bytes, limits.timeout).await?
-        {
+        while let Some(piece) = chunk(&mut response, decoder.summary.bytes, limits.timeout).await? {
             for piece in piece.chunks(CHUNK_BYTES) {
                 decoder.push(piece, visitor).map_err(decode_error)?;
                 if visitor.is_full() {
                     return Err(QueryError::CollectorFull);
                 }
             }
-            let ResponseSummary { bytes, points, .. } = decoder.summary();
-            if let Some(max) = limits.max_response_bytes.filter(|max| bytes > max) {
+            let ResponseSummary { bytes, points, .. } = decoder.summary;
+            if let Some(max) = limits.max_response_bytes.filter(|max| bytes > *max) {
                 return Err(QueryError::TooLarge(format!(
                     "the response has more than {max} bytes"
                 )));
             }
-            if let Some(max) = limits.max_response_points.filter(|max| points > max) {
+            if let Some(max) = limits.max_response_points.filter(|max| points > *max) {
                 return Err(QueryError::TooLarge(format!(
                     "the response has more than {max} points"
                 )));
             }
         }
         decoder.flush(visitor).map_err(decode_error)?;
-        self.check_partial(decoder.summary().is_partial)?;
+        self.check_partial(decoder.summary.is_partial)?;
         let mut summary = decoder.finish(visitor).map_err(decode_error)?;
         summary.transferred_bytes = transferred.map_or(summary.bytes, |bytes| bytes.get());
         Ok(summary)

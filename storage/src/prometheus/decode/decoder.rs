@@ -40,7 +40,7 @@ pub struct ResponseDecoder {
     response_status: ResponseStatus,
     /// A scalar or string result, until its type is known.
     scalar: Option<(Time, String)>,
-    summary: ResponseSummary,
+    pub summary: ResponseSummary,
     /// Total number of parsed bytes, including repeated attempts.
     #[cfg(test)]
     parsed_bytes: usize,
@@ -55,11 +55,6 @@ impl ResponseDecoder {
     /// Creates a decoder for a list of series without points (`/api/v1/series`).
     pub fn for_series_list() -> Self {
         Self { is_series_list: true, ..Self::default() }
-    }
-
-    /// The summary of what was decoded so far.
-    pub fn summary(&self) -> &ResponseSummary {
-        &self.summary
     }
 
     /// Decodes the next bytes. The decoder must not be used after an error.

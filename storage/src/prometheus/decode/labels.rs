@@ -17,7 +17,6 @@ struct Span {
 }
 
 impl<'a> Labels<'a> {
-    /// The value of a label, if it exists.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         self.iter().find(|(own, _)| *own == name).map(|(_, value)| value)
     }

@@ -3,7 +3,6 @@
 use super::value_skipper::ValueSkipper;
 use plimsoll_core::types::Time;
 
-/// What to decode next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum DecoderState {
     #[default]

@@ -10,7 +10,6 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::Time;
 
-/// Metric families about pods.
 pub const OF_PODS: [&str; 9] = [
     "kube_pod_owner",
     "kube_pod_labels",

@@ -155,7 +155,6 @@ impl SearchScope<'_> {
         last_samples(selector.with_all(&known.matchers), lookback)
     }
 
-    /// Derives the names from these samples.
     async fn inspect(
         &self,
         client: &PrometheusClient,

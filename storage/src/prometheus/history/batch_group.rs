@@ -25,11 +25,9 @@ const MAX_WORKLOADS: usize = 1_000;
 const LONGEST_NAMESPACES: usize = 1024;
 const LONGEST_SHORT_PATTERN: usize = 1024;
 
-/// Batches that are queried together.
 #[derive(Clone, Debug)]
 pub(super) struct BatchGroup {
     pub(super) batches: Vec<WorkloadBatch>,
-    /// Whether the owners of pods have been queried.
     pub(super) has_owners: bool,
 }
 
@@ -84,7 +82,7 @@ impl BatchGroup {
 
     /// The memory of the owners of pods, in points.
     pub(super) fn size_in_points(&self) -> u64 {
-        self.batches.iter().map(|batch| batch.proof.size_in_points()).sum()
+        self.batches.iter().map(|batch| batch.proof.size_in_points).sum()
     }
 
     /// Patterns of pod names, one per query. If all names are too long for one query, all pods of the namespaces are queried:

@@ -39,17 +39,15 @@ pub(super) struct BatchLoad {
     /// Everything up to here has been emitted.
     pub(super) loaded_until: Time,
     to: Time,
-    pod_info: Option<Arc<PodInfo>>,
+    pub(super) pod_info: Option<Arc<PodInfo>>,
     /// Maximum number of steps for which to query pod information.
     pod_info_steps: u32,
     seen_kills: SeenKills,
-    /// Steps of the next slice.
     steps: u64,
     /// Whether the sink was notified that the history is complete.
     completion_sent: bool,
 }
 
-/// A complete slice of a history.
 #[derive(Debug)]
 pub(super) struct TimeSlice {
     cpu: SeriesPoints,
@@ -60,13 +58,11 @@ pub(super) struct TimeSlice {
     pub(super) report: LoadStats,
 }
 
-/// What all batches of a load share.
 #[derive(Clone, Debug)]
 pub(super) struct LoadContext {
     pub(super) client: PrometheusClient,
     pub(super) schema: Arc<Schema>,
     pub(super) plan: QueryPlan,
-    /// Maximum number of points of a slice.
     pub(super) budget: u64,
     /// The largest density of the first slices of batches so far, as bits of an `f64`. Zero is unknown.
     density: Arc<AtomicU64>,
@@ -87,7 +83,6 @@ impl LoadContext {
         Some(f64::from_bits(self.density.load(Ordering::Relaxed))).filter(|density| *density > 0.0)
     }
 
-    /// Records the density of a slice.
     pub(super) fn record_density(&self, density: f64) {
         // Positive numbers are ordered as their bits are.
         self.density.fetch_max(density.max(0.0).to_bits(), Ordering::Relaxed);
@@ -333,10 +328,6 @@ impl BatchLoad {
     /// Whether nothing has been read or queried.
     pub(super) fn is_new(&self) -> bool {
         self.pod_info.is_none() && self.steps == 0 && !self.is_done()
-    }
-
-    pub(super) fn has_pod_info(&self) -> bool {
-        self.pod_info.is_some()
     }
 
     /// Stores the owners of pods and what else is known of them, so that [`Self::next`] does not query it.

@@ -11,16 +11,13 @@ use crate::prometheus::{
     selector::{Pattern, Selector},
 };
 
-/// A figure of a Java virtual machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JvmFigure {
     /// Committed memory besides the heap.
     NonHeapCommitted,
     /// The least memory of the heap in use within a step.
     HeapUsed,
-    /// Live threads.
     Threads,
-    /// Memory of direct buffers.
     DirectBuffers,
     /// The heap in use after the last full collection.
     LiveData,
@@ -76,7 +73,6 @@ impl JvmFigure {
         }
     }
 
-    /// Whether one of these families has the figure.
     pub fn is_in(self, families: &BTreeSet<String>) -> bool {
         self.families().iter().any(|(name, _)| families.contains(*name))
     }

@@ -10,7 +10,6 @@ use plimsoll_core::types::ObjectKey;
 pub struct LivePods(HashMap<Box<str>, HashMap<Box<str>, Vec<ObjectKey>>>);
 
 impl LivePods {
-    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
@@ -41,7 +40,6 @@ impl LivePods {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownPods<'a> {
     pub by_label: Option<&'a super::PodOwnership>,
-    /// Existing pods.
     pub live: Option<&'a LivePods>,
 }
 

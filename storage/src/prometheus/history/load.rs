@@ -29,17 +29,14 @@ pub struct HistoryLoad {
     context: Arc<LoadContext>,
     span: (Time, Time),
     pending: Vec<BatchLoad>,
-    report: LoadStats,
+    pub report: LoadStats,
 }
 
-/// Statistics of one load, for logs and metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadStats {
     /// Emitted samples, counted once for each VPA.
     pub samples: u64,
-    /// OOM kills among the samples.
     pub oom_kills: u64,
-    /// Skipped series and points.
     pub skipped: SkippedCounts,
     /// Batches whose pod owners or OOM kills could not be queried.
     pub without_owner_info: u64,
@@ -66,7 +63,6 @@ pub struct LoadIncomplete {
     pub asked: usize,
     /// The namespace of the first failure.
     pub namespace: Arc<str>,
-    /// The first failure.
     pub failure: QueryError,
 }
 
@@ -144,7 +140,7 @@ impl HistoryLoad {
     fn groups(&self, is_wanted: &(dyn Fn(&ObjectKey) -> bool + Sync)) -> Vec<BatchGroup> {
         let wanted = self.pending.iter().filter(|load| load.batch.vpas().any(is_wanted));
         let (with_owners, without): (Vec<&BatchLoad>, Vec<&BatchLoad>) =
-            wanted.partition(|load| load.has_pod_info());
+            wanted.partition(|load| load.pod_info.is_some());
         let group = |loads: Vec<&BatchLoad>, has_owners: bool| {
             let batches = loads.into_iter().map(|load| WorkloadBatch::clone(&load.batch));
             let groups = BatchGroup::all(batches.collect());
@@ -231,7 +227,6 @@ impl HistoryLoad {
         self.pending.iter().filter(|part| !part.is_done()).flat_map(|part| part.batch.vpas())
     }
 
-    /// Whether everything has been read.
     pub fn is_done(&self) -> bool {
         self.pending.iter().all(BatchLoad::is_done)
     }
@@ -244,7 +239,6 @@ impl HistoryLoad {
         })
     }
 
-    /// The start of the time range.
     pub fn since(&self) -> Time {
         self.span.0
     }
@@ -254,17 +248,10 @@ impl HistoryLoad {
         self.span.1
     }
 
-    /// The step of CPU samples.
     pub fn cpu_step(&self) -> Duration {
         self.context.plan.cpu
     }
 
-    /// The statistics so far.
-    pub fn report(&self) -> &LoadStats {
-        &self.report
-    }
-
-    /// The schema of the server's series.
     pub fn schema(&self) -> &Schema {
         &self.context.schema
     }

@@ -210,7 +210,7 @@ async fn read_beside(strangers: Vec<i64>, budget: u64) -> (u64, LoadStats, usize
     let (mut count, mut report) = (Count::default(), LoadStats::default());
     while !batch_load.is_done() {
         let slice = batch_load.next(&context).await.expect("the query succeeds");
-        let owner_points = batch_load.batch.proof.size_in_points();
+        let owner_points = batch_load.batch.proof.size_in_points;
         assert!(owner_points <= budget / 2, "{owner_points} of {budget}");
         assert!(
             owner_points + slice.size_in_points() <= budget,

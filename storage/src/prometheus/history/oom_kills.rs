@@ -64,7 +64,6 @@ pub(super) struct OomKillQuery<'a> {
     pub(super) batch: &'a WorkloadBatch,
     /// The pods that were OOM-killed at some time.
     pub(super) pods: Pattern,
-    /// Maximum number of points of each result.
     pub(super) max_points: u64,
     /// The time range: after the first time, up to and including the second.
     pub(super) span: (Time, Time),

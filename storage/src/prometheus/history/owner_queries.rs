@@ -89,7 +89,6 @@ fn select(
     }
 }
 
-/// The owners of the pods of a batch while they are read.
 struct BatchOwners<'a> {
     namespace: &'a str,
     owners: Vec<&'a OwnerRef>,
@@ -136,7 +135,7 @@ impl OwnerCollector<'_> {
     fn start(&mut self, label: &'static str, kind: &'static str) {
         (self.label, self.kind) = (label, Some(kind));
         for part in &mut self.parts {
-            part.initial_points = part.series.size_in_points();
+            part.initial_points = part.series.size_in_points;
         }
     }
 }
@@ -167,7 +166,7 @@ impl SeriesVisitor for OwnerCollector<'_> {
     fn point(&mut self, _: Time, _: f64) {}
 
     fn is_full(&self) -> bool {
-        let size: u64 = self.parts.iter().map(|part| part.series.size_in_points()).sum();
+        let size: u64 = self.parts.iter().map(|part| part.series.size_in_points).sum();
         size > self.max_points
     }
 
@@ -211,7 +210,6 @@ pub(super) fn reason(states: &KubeStateMetrics, schema: &Schema, namespace: &str
     states.selector(TERMINATED_REASON, namespace, &schema.matchers).equals("reason", "OOMKilled")
 }
 
-/// Pods that were OOM-killed.
 #[derive(Debug, Default)]
 pub(super) struct OomKilledPods {
     pub(super) pods: HashSet<Box<str>>,

@@ -30,7 +30,7 @@ pub(super) struct OwnerSeries {
     pod_count: usize,
     /// For each intermediate kind, whether any pod is owned by an object of that kind that is not itself a workload here.
     has_intermediate: [bool; INTERMEDIATE_KINDS.len()],
-    size_in_points: u64,
+    pub(super) size_in_points: u64,
 }
 
 /// An intermediate owner and its controller; `None` if it has no controller.
@@ -66,10 +66,6 @@ impl OwnerSeries {
     /// The approximate number of pods: one with series from two replicas counts twice.
     pub(super) fn pods(&self) -> usize {
         self.pod_count
-    }
-
-    pub(super) fn size_in_points(&self) -> u64 {
-        self.size_in_points
     }
 
     /// Whether the owner has pods whose names do not follow its rules.

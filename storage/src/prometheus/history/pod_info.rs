@@ -25,7 +25,6 @@ pub(super) struct PodInfo {
     pub(super) oom_killed: HashSet<Box<str>>,
     /// The log message and the failure, if something could not be queried.
     pub(super) unavailable: Option<(&'static str, QueryError)>,
-    /// The end of the time range.
     pub(super) until: Time,
     /// The memory of the information, in points.
     pub(super) size_in_points: u64,
@@ -88,7 +87,7 @@ impl PodInfo {
         }
         let patterns = batch.patterns();
         let mut oom_killed = HashSet::new();
-        let mut size = batch.proof.size_in_points();
+        let mut size = batch.proof.size_in_points;
         for pods in patterns.iter().filter(|_| !plan.is_upstream) {
             let left = max_points.saturating_sub(size);
             let (batch, pods) = (slice::from_ref(&*batch), pods.clone());
@@ -141,7 +140,7 @@ impl PodInfo {
                 oom_killed,
                 unavailable: None,
                 until: span.1,
-                size_in_points: size_in_points + batch.proof.size_in_points(),
+                size_in_points: size_in_points + batch.proof.size_in_points,
             }
         });
         Ok(infos.collect())

@@ -21,17 +21,14 @@ use crate::prometheus::{
 };
 use plimsoll_core::types::{ObjectKey, Time};
 
-/// Default prefixes of pod labels.
 const PREFIXES: [&str; 2] = ["label_", "pod_label_"];
 /// Default labels with the namespace. A scrape with its own namespace label renames the pod's to `exported_namespace`.
 const NAMESPACES: [&str; 3] = ["exported_namespace", "kubernetes_namespace", "namespace"];
 /// Default labels with the pod's name.
 const PODS: [&str; 4] = ["exported_pod", "kubernetes_pod_name", "pod", "pod_name"];
 
-/// Where to read pod labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodLabelQuery {
-    /// The query (`--metric-for-pod-labels`).
     pub query: String,
     /// The prefix of pod labels (`--pod-label-prefix`). `None` is detected.
     pub prefix: Option<String>,
@@ -41,7 +38,6 @@ pub struct PodLabelQuery {
     pub pod: Option<String>,
 }
 
-/// Finds the VPAs that select a pod.
 pub trait VpaMatcher: fmt::Debug + Send + Sync {
     /// Returns the VPAs that select a pod of this namespace with these labels. In label names of series, underscores replace
     /// dots and slashes.
@@ -178,7 +174,6 @@ struct CurrentPod {
     last: Option<Time>,
 }
 
-/// The VPAs of a pod by its latest labels.
 #[derive(Clone, Debug)]
 struct LatestMatch {
     at: Time,

@@ -24,7 +24,6 @@ const LONGEST_BASE: usize = 58;
 const HASH: (usize, usize) = (5, 10);
 /// Lengths of a time: minutes since 1970, or seconds before Kubernetes 1.21.
 const TIME: (usize, usize) = (8, 10);
-/// Lengths of an index.
 const INDEX: (usize, usize) = (1, 10);
 
 /// A workload as snapshots name it: `apps/Deployment/web`.
@@ -49,7 +48,6 @@ enum CharacterClass {
     Hash,
     /// Random suffix: no vowels and no similar characters, so that it forms no bad words.
     Random,
-    /// Decimal digits.
     Digit,
 }
 
@@ -90,7 +88,6 @@ impl OwnerRef {
         Pattern::literal(self.prefix()).then(&Pattern::regex(".*"))
     }
 
-    /// Whether a name has the prefix of its pods.
     pub fn matches_prefix(&self, pod: &str) -> bool {
         pod.starts_with(self.prefix())
     }
@@ -99,7 +96,6 @@ impl OwnerRef {
         &self.name[..self.name.floor_char_boundary(LONGEST_BASE)]
     }
 
-    /// Whether a name follows the rules for its pods.
     pub fn matches(&self, pod: &str) -> bool {
         // Rejects nearly all other names cheaply.
         self.matches_prefix(pod)
@@ -152,7 +148,6 @@ impl OwnerRef {
         vec![NamePart::Text(format!("{}-", self.name)), NamePart::Characters(class, lengths)]
     }
 
-    /// Whether the naming rules of its kind are known.
     pub fn has_known_naming(&self) -> bool {
         matches!(
             &*self.kind,

@@ -60,7 +60,6 @@ fn day(at: Time) -> i64 {
     at.as_secs().div_euclid(86_400)
 }
 
-/// Collects the largest value of each series.
 pub(super) struct LargestValues<'a> {
     group: &'a BatchGroup,
     query: usize,
@@ -83,7 +82,6 @@ pub(super) struct LargestValues<'a> {
     merged: Vec<CollectedValue>,
     /// The memory of `merged`, in points.
     merged_points: u64,
-    /// Maximum number of points in memory.
     pub(super) max_points: u64,
     /// Whether the series cannot exist, because there is no kube-state-metrics.
     pub(super) is_without_series: bool,

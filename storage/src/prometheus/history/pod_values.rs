@@ -87,10 +87,6 @@ impl PodQuery {
                 | Self::Jvm { .. }
         )
     }
-
-    fn has_several_selectors(self) -> bool {
-        matches!(self, Self::NeededMemory { .. } | Self::Jvm { .. })
-    }
 }
 
 /// The result of a query for one series, and for one day if it is by day.
@@ -122,7 +118,6 @@ pub struct PodValueReport {
     pub shortened_vpas: HashSet<ObjectKey>,
 }
 
-/// What all batches have in common.
 pub(super) struct PodQueries<'a> {
     pub(super) client: &'a PrometheusClient,
     pub(super) schema: &'a Schema,
@@ -210,7 +205,7 @@ impl PodQueries<'_> {
         let (patterns, short_patterns) = (group.patterns(), group.short_patterns());
         let mut values = Vec::new();
         for (index, query) in self.queries.iter().enumerate() {
-            let has_several = query.has_several_selectors();
+            let has_several = matches!(query, PodQuery::NeededMemory { .. } | PodQuery::Jvm { .. });
             let patterns = if has_several { &short_patterns } else { &patterns };
             for pods in patterns {
                 let mut collector = LargestValues::new(&group, index, query, schema);
@@ -288,7 +283,6 @@ impl PodQueries<'_> {
         client.instant(&query, to, collector).await.map(drop)
     }
 
-    /// Reads a range in parts.
     async fn range(
         &self,
         group: &BatchGroup,
@@ -298,8 +292,7 @@ impl PodQueries<'_> {
         collector: &mut LargestValues<'_>,
     ) -> Result<(), QueryError> {
         for grid in self.parts(group, (step, loaded), span)? {
-            let read = self.client.range(query, grid, collector).await;
-            read.map_err(|interrupted| interrupted.failure)?;
+            self.client.range(query, grid, collector).await?;
         }
         Ok(())
     }
@@ -336,5 +329,4 @@ impl PodQueries<'_> {
     }
 }
 
-/// The values of a group, with the owners of its pods.
 type GroupValues = (BatchGroup, Vec<CollectedValue>);

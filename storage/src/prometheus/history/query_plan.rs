@@ -50,7 +50,6 @@ pub(super) struct QueryPlan {
     /// The step of memory samples. Slices of a history are whole multiples of it.
     pub(super) memory: Duration,
     pub(super) is_upstream: bool,
-    /// The window of the CPU query.
     window: Duration,
 }
 
@@ -82,7 +81,6 @@ impl QueryPlan {
         (!self.is_upstream).then_some(step)
     }
 
-    /// The CPU steps in a memory step.
     pub(super) fn cpu_steps(&self) -> u64 {
         self.memory.as_nanos().div_ceil(self.cpu.as_nanos().max(1)) as u64
     }
@@ -190,7 +188,6 @@ pub(super) fn max_by(query: &Query, identity: &[&str]) -> Query {
 /// A query of a history load.
 #[derive(Clone, Debug)]
 pub struct QueryPreview {
-    /// The queried resource.
     pub resource: &'static str,
     pub query: Query,
     pub step: Duration,
@@ -313,12 +310,12 @@ mod tests {
         let (after, to) = plan.span(Duration::from_hours(1), Time::from_secs(7_700));
         assert_eq!((after, to), (Time::from_secs(3_900), Time::from_secs(7_500)));
         let grid = QueryPlan::grid(plan.cpu, (after, to)).expect("a grid");
-        assert_eq!((grid.step_count(), grid.step_time(0)), (60, Time::from_secs(3_960)));
+        assert_eq!((grid.step_count, grid.step_time(0)), (60, Time::from_secs(3_960)));
         let upstream = Weighting::Upstream { resolution: Duration::from_mins(10) };
         let plan = QueryPlan::new(upstream, &schema(60, 60));
         let span = plan.span(Duration::from_hours(1), Time::from_secs(7_701));
         let grid = QueryPlan::grid(plan.cpu, span).expect("a grid");
-        assert_eq!((grid.step_count(), grid.step_time(0)), (7, Time::from_secs(4_101)));
+        assert_eq!((grid.step_count, grid.step_time(0)), (7, Time::from_secs(4_101)));
         assert_eq!(grid.step_time(6), Time::from_secs(7_701));
         let (_, to) = plan.span(Duration::from_mins(65), Time::from_secs(7_701));
         assert_eq!(to, Time::from_secs(7_401), "the last step that is whole");

@@ -173,7 +173,6 @@ struct SumCollector<'a> {
     max_points: u64,
 }
 
-/// The workload, the container, the pod and the value.
 type PodSum = (GroupedWorkload, Box<str>, Box<str>, f64);
 
 impl<'a> SumCollector<'a> {

@@ -80,12 +80,11 @@ impl<'a> SliceCollector<'a> {
         stats: &mut QueryStats,
     ) -> Result<(SeriesPoints, SkippedCounts), QueryError> {
         for query in queries {
-            let part = client.range(query, grid, &mut self).await;
-            let part = part.map_err(|interrupted| interrupted.failure)?;
+            let part = client.range(query, grid, &mut self).await?;
             tracing::debug!(
                 %query,
                 from = %grid.step_time(0),
-                steps = grid.step_count(),
+                steps = grid.step_count,
                 queries = part.queries,
                 series = part.series,
                 points = part.points,

@@ -26,7 +26,6 @@ pub(super) const LONGEST_PATTERN: usize = 4096;
 /// queried at once.
 const MOST_GROUPS: usize = 4;
 
-/// Workloads that are queried together.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadBatch {
     pub(super) namespace: Arc<str>,
@@ -38,7 +37,6 @@ pub(super) struct WorkloadBatch {
     pub(super) live_pods: Arc<HashMap<Box<str>, usize>>,
 }
 
-/// A workload and the VPAs that target it.
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadMatch {
     pub(super) owner: OwnerRef,
@@ -261,14 +259,12 @@ impl WorkloadBatch {
         (middle > 0).then(|| [half(first, 0), half(second, middle)])
     }
 
-    /// The keys of a container, one for each VPA of its workload.
     pub(super) fn keys(&self, workload: usize, container: &str) -> Vec<ContainerKey> {
         let container: Arc<str> = container.into();
         let vpas = self.claims.get(workload).map_or(&[][..], |claim| &claim.vpas[..]);
         vpas.iter().map(|vpa| ContainerKey::new(vpa.clone(), Arc::clone(&container))).collect()
     }
 
-    /// All distinct VPAs of the batch.
     pub(super) fn vpas(&self) -> impl Iterator<Item = &ObjectKey> {
         let vpas: BTreeSet<_> = self.claims.iter().flat_map(|claim| &claim.vpas).collect();
         vpas.into_iter()

@@ -9,20 +9,16 @@ use super::{
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelMatcher {
-    label: String,
+    pub label: String,
     operator: MatchOperator,
     value: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchOperator {
-    /// `=`
     Equals,
-    /// `!=`
     NotEquals,
-    /// `=~`
     Matches,
-    /// `!~`
     NotMatches,
 }
 
@@ -49,10 +45,6 @@ impl LabelMatcher {
     ) -> Self {
         Self { label: label.into(), operator, value: value.into() }
     }
-
-    pub fn label(&self) -> &str {
-        &self.label
-    }
 }
 
 impl fmt::Display for LabelMatcher {
@@ -67,7 +59,6 @@ impl fmt::Display for LabelMatcher {
     }
 }
 
-/// Why a user's matcher is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid matcher {0}: write LABEL=\"VALUE\", with =, !=, =~ or !~ and the quotes")]
 pub struct InvalidMatcher(String);
@@ -117,17 +108,14 @@ impl FromStr for LabelMatcher {
 pub struct LabelMatchers(Vec<LabelMatcher>);
 
 impl LabelMatchers {
-    /// Whether there are no matchers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Iterates over the matchers.
     pub fn iter(&self) -> impl Iterator<Item = &LabelMatcher> {
         self.0.iter()
     }
 
-    /// Returns these matchers and another one.
     #[must_use]
     pub fn with(&self, other: LabelMatcher) -> Self {
         self.iter().cloned().chain([other]).collect()

@@ -37,7 +37,6 @@ impl Pattern {
         Self::any_of(texts.into_iter().map(Self::literal))
     }
 
-    /// Appends another pattern.
     #[must_use]
     pub fn then(mut self, next: &Self) -> Self {
         self.0.push_str(&next.0);

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// Quotes a text for PromQL.
 pub(in crate::prometheus) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

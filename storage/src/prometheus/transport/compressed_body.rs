@@ -28,7 +28,6 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct TransferredBytes(Arc<AtomicU64>);
 
 impl TransferredBytes {
-    /// The bytes so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -7,7 +7,6 @@ use reqwest::Url;
 
 use super::{Secret, redacted};
 
-/// A server and how to authenticate to it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TransportConfig {
     /// Base URL with the path before `/api/v1`. A user name and password in it are used for basic authentication, and
@@ -15,15 +14,11 @@ pub struct TransportConfig {
     pub address: String,
     /// TLS settings. Files are reread when they change.
     pub tls: TlsConfig,
-    /// How to authenticate.
     pub auth: AuthConfig,
-    /// Headers of every request.
     pub headers: Vec<Header>,
     /// The tenant in the header `X-Scope-OrgID` (Mimir, Cortex, Loki).
     pub tenant: Option<String>,
-    /// Intervals and timeouts of authentication.
     pub timing: AuthTiming,
-    /// Which responses should be compressed.
     pub compression: Compression,
 }
 
@@ -44,7 +39,6 @@ impl fmt::Debug for TransportConfig {
     }
 }
 
-/// Which responses should be compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Those over TLS. Plain HTTP servers are usually nearby: compressing a response takes them longer than sending it, and
@@ -55,12 +49,10 @@ pub enum Compression {
     Always,
 }
 
-/// Intervals and timeouts of authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthTiming {
     /// The minimum time between two checks of a file. A rejected request checks it at once.
     pub reload_interval: Duration,
-    /// The timeout of a token request.
     pub token_timeout: Duration,
 }
 
@@ -92,37 +84,31 @@ impl From<PathBuf> for SecretSource {
     }
 }
 
-/// A header of every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub name: String,
     pub value: SecretSource,
 }
 
-/// How requests are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AuthConfig {
-    /// No authentication.
     #[default]
     None,
-    /// Basic authentication.
-    Basic { user: String, password: SecretSource },
+    Basic {
+        user: String,
+        password: SecretSource,
+    },
     /// A bearer token. A token in a file may be rotated.
     Bearer(SecretSource),
-    /// OAuth 2 client credentials.
     OAuth2(OAuth2),
     /// AWS: every request is signed with Signature Version 4.
     Aws(Box<Aws>),
-    /// A Google service account.
     Google(Google),
-    /// An Azure identity.
     Azure(Azure),
 }
 
-/// Settings of OAuth 2 client credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OAuth2 {
-    /// The token URL of the authorization server.
     pub token_url: String,
     /// TLS settings for the authorization server.
     pub tls: TlsConfig,
@@ -137,13 +123,11 @@ pub struct OAuth2 {
 /// AWS settings. Credentials come from the first configured source, in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Aws {
-    /// The region in signatures.
     pub region: String,
     /// The service in signatures: `aps` for Amazon Managed Service for Prometheus.
     pub service: String,
     /// A role to assume with the credentials.
     pub role_arn: Option<String>,
-    /// Static keys.
     pub keys: Option<AwsKeys>,
     /// IAM roles for service accounts (IRSA): the file with the service account token, and the ARN of the role.
     pub web_identity: Option<(PathBuf, String)>,
@@ -162,7 +146,6 @@ pub struct Aws {
 pub struct AwsKeys {
     pub access_key_id: SecretSource,
     pub secret_access_key: SecretSource,
-    /// The session token of temporary keys.
     pub session_token: Option<SecretSource>,
 }
 
@@ -218,7 +201,6 @@ impl Aws {
     }
 }
 
-/// Settings of a Google service account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Google {
     /// A file with a service account key or a workload identity federation configuration. `None` uses the metadata
@@ -244,7 +226,6 @@ impl Google {
     }
 }
 
-/// Settings of an Azure identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Azure {
     /// The client ID of the application or the managed identity.

@@ -13,7 +13,7 @@ use self::TransportErrorKind::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct TransportError {
-    kind: TransportErrorKind,
+    pub kind: TransportErrorKind,
     message: String,
 }
 
@@ -29,7 +29,6 @@ pub enum TransportErrorKind {
     Untrusted,
     /// The server rejects our side of the TLS handshake.
     ClientCertificate,
-    /// The connection failed.
     Unreachable,
     /// The response did not arrive in time.
     TimedOut,
@@ -43,10 +42,6 @@ impl TransportError {
     /// Creates an error. The message is one line with the cause, the place and the remedy, and without secrets.
     pub fn new(kind: TransportErrorKind, message: String) -> Self {
         Self { kind, message }
-    }
-
-    pub fn kind(&self) -> TransportErrorKind {
-        self.kind
     }
 
     /// Whether a retry may succeed without a changed setting, secret or permission.

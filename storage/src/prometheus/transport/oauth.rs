@@ -71,7 +71,7 @@ impl TokenSource for OAuth2Client {
     async fn fetch(&self, secrets: &[Secret]) -> Result<FetchedToken<Secret>, TransportError> {
         let in_form = self.secret_in_form.load(Ordering::Relaxed);
         let token = self.request_token(secrets, in_form).await;
-        if token.as_ref().is_err_and(|error| error.kind() == TransportErrorKind::TokenDenied)
+        if token.as_ref().is_err_and(|error| error.kind == TransportErrorKind::TokenDenied)
             && let Ok(other) = self.request_token(secrets, !in_form).await
         {
             self.secret_in_form.store(!in_form, Ordering::Relaxed);

@@ -10,7 +10,6 @@ use tokio::sync::Mutex;
 
 use super::{Secret, TransportError, config::SecretSource};
 
-/// When to check the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reload {
     /// Only if the check interval has passed.

@@ -7,12 +7,10 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Returns the secret itself.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether the value is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

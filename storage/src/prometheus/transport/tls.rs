@@ -23,7 +23,6 @@ const AUTHORITIES: &str = "the CA certificate";
 const CERTIFICATE: &str = "the client certificate";
 const KEY: &str = "the key of the client certificate";
 
-/// The content of the files of a TLS configuration.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct TlsFiles {
     authorities: Option<Vec<u8>>,

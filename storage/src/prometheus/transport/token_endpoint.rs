@@ -55,7 +55,6 @@ impl TokenEndpoint {
         Self { url, client, timeout: timing.token_timeout, advice }
     }
 
-    /// An endpoint with these TLS settings.
     pub(super) fn with_tls(
         tls: TlsConfig,
         url: Url,
@@ -78,7 +77,6 @@ impl TokenEndpoint {
         request
     }
 
-    /// Creates a POST request with a body of this type.
     pub(super) fn post<'a>(
         &self,
         content_type: &'static str,
@@ -99,7 +97,6 @@ impl TokenEndpoint {
         self.post("application/x-www-form-urlencoded", body, secrets)
     }
 
-    /// Returns the body of a successful response.
     pub(super) async fn text(&self, request: TokenRequest<'_>) -> Result<String, TransportError> {
         let TokenRequest { method, url, headers, body, secrets } = request;
         let from = redacted(&url);
@@ -169,7 +166,7 @@ impl TokenEndpoint {
     fn refused_with(&self, from: &str, status: StatusCode, why: &str) -> TransportError {
         let is_transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
         let (kind, advice) = if is_transient {
-            (TransportErrorKind::TokenUnavailable, "will be retried")
+            (TransportErrorKind::TokenUnavailable, "check whether it is running")
         } else {
             (TransportErrorKind::TokenDenied, self.advice)
         };
@@ -186,7 +183,6 @@ pub(super) fn hidden(what: &str, value: &str) -> Result<HeaderValue, TransportEr
     Ok(value)
 }
 
-/// Parses a configured URL.
 pub(super) fn url(what: &str, text: &str) -> Result<Url, TransportError> {
     let url = Url::parse(text).map_err(|error| TransportError::setting(what, error))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {

@@ -134,6 +134,23 @@ fn pods_of_a_rollout_are_replaced_and_the_number_of_them_stays() {
     assert!((4.0..4.1).contains(&pods), "{pods}");
 }
 
+#[test]
+fn a_workload_that_starts_again_uses_what_was_recorded() {
+    // Two pods share the use of one, which ends; another one begins later.
+    let (end, begin) = (MINUTES_PER_DAY + 600, MINUTES_PER_DAY + 700);
+    let made =
+        [0..end, begin..DAYS * MINUTES_PER_DAY].into_iter().enumerate().map(|(index, life)| {
+            pod(&format!("web-{index}"), life.clone(), vec![usage(life, |_| 0.5, |_| 100.0)])
+        });
+    let requests = amounts(Some(1_000), Some(128));
+    let containers = vec![container("app", requests, amounts(None, None))];
+    let recording = workload("web", containers, made.collect());
+    let account = run(&recording, &by_cpu(50, (2, 10)), &[PolicyRule::KrrSimple]);
+    let used: f64 = days(&account).iter().map(|day| day.cpu_used).sum();
+    let minutes = end - MINUTES_PER_DAY + DAYS * MINUTES_PER_DAY - begin;
+    assert!(is_near(used, f64::from(minutes) * 0.5 / 60.0), "{used}");
+}
+
 fn days(account: &WorkloadAccount) -> Vec<&ContainerDay> {
     account.policies.iter().flat_map(|policy| &policy.days).collect()
 }

@@ -36,13 +36,13 @@ fn the_stored_form_has_the_size_that_a_fleet_can_keep() {
         state(samples)
     };
     // One bucket all day, usage that swings by 60 % with the day, and the same with 20 % of noise.
-    let flat = days(|_, _| 0.5).encode().len();
+    let flat = days(|_, _| 0.5).encode().bytes().len();
     let swing = days(|day, noise| {
         (1.0 + 0.6 * (day * std::f64::consts::TAU).sin()) * (0.98 + 0.04 * noise)
     });
     let swing_with_noise =
         days(|day, noise| (1.0 + 0.6 * (day * std::f64::consts::TAU).sin()) * (0.9 + 0.2 * noise));
-    let [swing, with_noise] = [swing, swing_with_noise].map(|state| state.encode().len());
+    let [swing, with_noise] = [swing, swing_with_noise].map(|state| state.encode().bytes().len());
     assert!(flat <= 450, "{flat} bytes");
     assert!(swing <= 1536, "{swing} bytes");
     assert!(with_noise <= 2048, "{with_noise} bytes");
@@ -102,7 +102,7 @@ fn other_versions_and_truncated_states_are_refused() {
     other[0] = 2;
     let decode = |bytes: Vec<u8>| PlanState::decode(&EncodedPlan::from_bytes(bytes));
     assert_eq!(decode(other), Err(InvalidPlanState::Version(2)));
-    for length in [0, 1, 50, encoded.len() - 1] {
+    for length in [0, 1, 50, encoded.bytes().len() - 1] {
         let cut = encoded.bytes()[..length].to_vec();
         assert_eq!(decode(cut), Err(InvalidPlanState::Malformed), "{length} bytes");
     }

@@ -108,8 +108,8 @@ fn a_plan_is_restored_without_loss_and_only_where_it_is_selected() {
     let record = records.first().expect("one container");
     assert!(record.snapshot.plan.is_some());
     let state = |registry: &VpaRegistry| {
-        let history = registry.get(&vpa("web")).expect("tracked").history();
-        history.get("main").and_then(|history| Some(history.plan()?.state().clone()))
+        let history = &registry.get(&vpa("web")).expect("tracked").history;
+        history.get("main").and_then(|history| Some(history.plan()?.state.clone()))
     };
     let mut restored = planned(RequestProfile::Balanced);
     restored.restore(&record.key, &record.snapshot, now).expect("is valid");
@@ -160,7 +160,7 @@ fn a_plan_from_stored_samples_equals_one_from_the_same_samples_live() {
         live.ingest().add_usage(&vpa("web"), usage, minute(number)).expect("tracked");
     }
     let mut stored = planned(RequestProfile::Tide);
-    let settings = stored.settings().clone();
+    let settings = stored.settings.clone();
     let mut builder = stored.start_history(&vpa("web")).expect("tracked");
     let (name, replica) = ("main".into(), "pod-0".into());
     let series: [(UsageMetric, Vec<f64>); 2] = [
@@ -181,11 +181,11 @@ fn a_plan_from_stored_samples_equals_one_from_the_same_samples_live() {
     }
     assert_eq!(stored.merge_history(&vpa("web"), builder, now), 1);
     let plan = |registry: &VpaRegistry| {
-        let history = registry.get(&vpa("web")).expect("tracked").history();
-        history.get("main").and_then(|history| Some(history.plan()?.state().clone()))
+        let history = &registry.get(&vpa("web")).expect("tracked").history;
+        history.get("main").and_then(|history| Some(history.plan()?.state.clone()))
     };
     let expected = plan(&live).expect("is planned");
-    assert_eq!(expected.cpu.samples().2, u64::from(MINUTES));
+    assert_eq!(expected.cpu.samples, u64::from(MINUTES));
     assert_eq!(plan(&stored), Some(expected));
     let [stored, live] = [stored, live].map(|mut registry| {
         registry.decide_plans(&vpa("web"), now);

@@ -128,7 +128,7 @@ fn expired_records_are_not_replaced_while_the_clock_is_doubted() {
     for name in ["web", "new"] {
         take(&mut registry, name, ahead);
     }
-    let times = registry.stored_times();
+    let times = registry.stored_times;
     assert_eq!((times.usable, times.expired, times.in_future), (0, 2, 0));
     assert_eq!(due(&mut registry, ahead), ["new"], "it replaces nothing");
     assert_eq!((registry.expired_count(), registry.unsaved_stats().0), (2, 2));

@@ -29,7 +29,7 @@ fn a_response_in_single_bytes_is_read_in_linear_time() {
             decoder.push(piece, &mut count).expect("a valid response");
         }
         decoder.flush(&mut count).expect("all of it");
-        assert!(decoder.summary().is_partial, "known before the end of the response");
+        assert!(decoder.summary.is_partial, "known before the end of the response");
         let parsed_bytes = decoder.parsed_bytes;
         let summary = decoder.finish(&mut count).expect("all of it");
         assert_eq!((count.0, count.1, summary.series, summary.points), (2, 5, 2, 3));

@@ -61,13 +61,13 @@ fn owners_that_follow_from_names_are_not_stored() {
         proof.add_pod(&owners, "web-api-7d5f9c4b6d-x2x4z", of("ReplicaSet", "web-api-7d5f9c4b6d"));
     }
     assert_eq!(
-        (proof.size_in_points(), proof.pods(), proof.has_intermediate),
+        (proof.size_in_points, proof.pods(), proof.has_intermediate),
         (0, 5000, [true, true])
     );
     // Owners that contradict the names are kept.
     proof.add_intermediate(&owners, owner("Job/night-28000007"), Some(owner("CronJob/other")));
     proof.add_pod(&owners, "web-5d4f9-x2x4z", owner("DaemonSet/web-5d4f9"));
-    assert!(proof.size_in_points() > 0);
+    assert!(proof.size_in_points > 0);
     let claim =
         |pod: &str| workload_of(owners.iter().copied(), proof.timeline_of(pod).as_ref(), pod);
     let claims = ["night-28000006-x2x4z", "night-28000007-x2x4z", "db-7", "web-5d4f9-x2x4z"];

@@ -161,7 +161,6 @@ impl TokenSource for CredentialProvider {
     }
 }
 
-/// Parses the XML response of STS.
 pub(super) fn from_sts(
     response: &str,
     sts: &TokenEndpoint,

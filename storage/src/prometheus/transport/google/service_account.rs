@@ -12,7 +12,6 @@ use plimsoll_core::types::Time;
 /// The longest lifetime that Google accepts.
 const ASSERTION_LIFETIME_SECONDS: i64 = 3600;
 
-/// The content of a service account key file.
 #[derive(Deserialize)]
 pub(super) struct ServiceAccount {
     client_email: String,

@@ -22,9 +22,20 @@ impl<T: ?Sized> Default for Interner<T> {
 impl<T: Eq + Hash + ?Sized> Interner<T> {
     /// The stored value that equals this one, or else this one, which is stored from now on.
     pub fn share(&mut self, value: Arc<T>) -> Arc<T> {
-        if let Some(shared) = self.values.get(&value) {
-            return Arc::clone(shared);
-        }
+        let stored = self.values.get(&value).cloned();
+        stored.unwrap_or_else(|| self.insert(value))
+    }
+
+    /// The same for a value that is copied only if it is new.
+    pub fn intern<'a>(&mut self, value: &'a T) -> Arc<T>
+    where
+        Arc<T>: From<&'a T>,
+    {
+        let stored = self.values.get(value).cloned();
+        stored.unwrap_or_else(|| self.insert(value.into()))
+    }
+
+    fn insert(&mut self, value: Arc<T>) -> Arc<T> {
         if self.values.len() >= self.prune_threshold {
             self.values.retain(|shared| Arc::strong_count(shared) > 1);
             // Doubling keeps the cost of pruning proportional to the number of added values.
@@ -36,9 +47,12 @@ impl<T: Eq + Hash + ?Sized> Interner<T> {
     }
 
     /// The number of stored values.
-    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.values.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
     }
 }
 
@@ -52,6 +66,7 @@ mod tests {
         let (first, second) = (interner.share("a".into()), interner.share("a".into()));
         assert!(Arc::ptr_eq(&first, &second));
         assert!(!Arc::ptr_eq(&first, &interner.share("b".into())));
+        assert!(Arc::ptr_eq(&first, &interner.intern("a")));
         assert_eq!(interner.len(), 2);
     }
 

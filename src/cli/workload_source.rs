@@ -1,12 +1,11 @@
-//! The flags of `plimsoll backtest` for clusters, workloads, the server with the history, and prices. They have the names
-//! and the meaning of those of `plimsoll recommend`.
+//! The flags of `plimsoll recommend` and `plimsoll backtest` for clusters, workloads, the server with the history, and prices.
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{ArgAction, Args, builder::BoolishValueParser};
+use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
 use plimsoll_core::{
     recommender::Settings,
-    rightsizing::options::ReportOptions,
+    rightsizing::{options::ReportOptions, prices::Prices},
     types::{Time, compat::Compat, quantity::Quantity},
 };
 
@@ -17,7 +16,7 @@ use super::{
     parsed_flags::ParsedFlags,
     prometheus::buffer_bytes,
     prometheus_auth::PrometheusConnectionArgs,
-    recommend::{SourceArg, ViaArg},
+    report_run::{MAX_SETTINGS_BYTES, read_text},
 };
 use crate::{
     cluster::{
@@ -34,15 +33,15 @@ use crate::{
     },
 };
 
-/// Clusters, workloads, server and prices.
-#[derive(Debug, Args)]
-pub struct BacktestSourceArgs {
+/// Clusters, workloads and the server.
+#[derive(Clone, Debug, Args)]
+pub struct WorkloadSourceArgs {
     /// Path of the kubeconfig file
     #[arg(long, value_name = "FILE", help_heading = "Workloads")]
-    kubeconfig: Option<PathBuf>,
+    pub kubeconfig: Option<PathBuf>,
     /// Context in the kubeconfig file (repeatable)
     #[arg(long, value_name = "NAME", action = ArgAction::Append, help_heading = "Workloads")]
-    context: Vec<String>,
+    pub context: Vec<String>,
     /// All contexts in the kubeconfig file
     #[arg(long, conflicts_with = "context", value_parser = BoolishValueParser::new())]
     #[arg(help_heading = "Workloads")]
@@ -52,36 +51,29 @@ pub struct BacktestSourceArgs {
     /// Only workloads of this namespace, with * and ? as wildcards (repeatable)
     #[arg(long, short, value_name = "NAMESPACE", action = ArgAction::Append)]
     #[arg(help_heading = "Workloads")]
-    namespace: Vec<String>,
+    pub namespace: Vec<String>,
     /// No workloads of this namespace, with * and ? as wildcards (repeatable)
     #[arg(long, value_name = "NAMESPACE", action = ArgAction::Append)]
     #[arg(help_heading = "Workloads")]
-    exclude_namespace: Vec<String>,
+    pub exclude_namespace: Vec<String>,
     /// Only workloads with these labels, as in kubectl
     #[arg(long, short = 'l', value_name = "SELECTOR", help_heading = "Workloads")]
     selector: Option<String>,
     /// Only workloads of these kinds, such as Deployment,CronJob
     #[arg(long, value_name = "KINDS", value_delimiter = ',', help_heading = "Workloads")]
     kind: Vec<String>,
-    /// Only the workloads that request most
-    #[arg(long, value_name = "COUNT", value_parser = go_values::integer_between(1_u32, 1_000_000))]
-    #[arg(help_heading = "Workloads")]
-    top: Option<u32>,
     /// Where workloads are read from: the API server, the series of kube-state-metrics, or whichever there is
     #[arg(long, value_name = "SOURCE", default_value = "auto", help_heading = "Workloads")]
     source: SourceArg,
     /// Service of the Prometheus, such as monitoring/prometheus:9090 [if not set: found]
     #[arg(long, value_name = "NS/NAME:PORT", help_heading = "History")]
-    prometheus_service: Option<String>,
+    pub prometheus_service: Option<String>,
     /// How to reach a Service: `direct`, `proxy` for the API server's proxy, or `auto`
     #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "History")]
-    via: ViaArg,
-    /// Label with the name of the cluster, to replay all clusters of a Prometheus
+    pub via: ViaArg,
+    /// Label with the name of the cluster, to read all clusters of a Prometheus
     #[arg(long, value_name = "LABEL", help_heading = "History")]
     cluster_label: Option<String>,
-    /// The end of the backtest, such as 2026-11-24T12:00:00Z or 2026-11-24 [if not set: now; with --shard: midnight]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "History")]
-    until: Option<Time>,
     /// Maximum number of concurrent queries
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = go_values::integer_between(1_u32, 100))]
     #[arg(help_heading = "History")]
@@ -90,36 +82,34 @@ pub struct BacktestSourceArgs {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = go_values::positive_duration)]
     #[arg(help_heading = "History")]
     prometheus_query_timeout: Duration,
-    /// Memory limit of a part of the recording, and for buffered history
+    /// Memory limit for buffered history
     #[arg(long, value_name = "SIZE", default_value = "24Mi", help_heading = "History")]
     history_memory: Quantity,
     #[command(flatten)]
-    connection: PrometheusConnectionArgs,
+    pub connection: PrometheusConnectionArgs,
     #[command(flatten)]
-    series: ContainerSeriesArgs,
-    /// File with prices of CPU and memory, also that of OpenCost
-    #[arg(long, value_name = "FILE", help_heading = "Money")]
-    pub prices: Option<PathBuf>,
-    /// Currency of the prices, such as EUR
-    #[arg(long, value_name = "CODE", help_heading = "Money")]
-    pub currency: Option<String>,
+    pub series: ContainerSeriesArgs,
 }
 
-/// Parses a time: RFC 3339, or a date for the start of that day in UTC.
-fn time(text: &str) -> Result<Time, String> {
-    let date = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
-    let found = text.parse::<jiff::Timestamp>().ok().or_else(|| Some(date()?.timestamp()));
-    let wanted = || "give a time such as 2026-11-24T12:00:00Z, or a date".to_owned();
-    found.map(Time::from).ok_or_else(wanted)
+/// The value of `--source`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SourceArg {
+    Auto,
+    Cluster,
+    Prometheus,
 }
 
-impl BacktestSourceArgs {
-    /// The number of workloads, if it is limited.
-    pub fn top(&self) -> Option<usize> {
-        self.top.map(|top| top as usize)
-    }
+/// The value of `--via`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ViaArg {
+    Auto,
+    Direct,
+    Proxy,
+}
 
-    /// Validates the flags. `variable` reads the environment; files are not read.
+impl WorkloadSourceArgs {
+    /// Validates the flags. `variable` reads the environment; files are not read. How numbers are computed is up to the
+    /// command.
     pub fn config(
         &self,
         typed: &ParsedFlags,
@@ -144,7 +134,6 @@ impl BacktestSourceArgs {
             (SourceArg::Cluster, _) => WorkloadSource::Cluster,
             (SourceArg::Auto, _) => WorkloadSource::Auto,
         };
-        // How numbers are computed is a matter of the policies.
         Ok(RecommendConfig {
             kubeconfig: self.kubeconfig.clone(),
             impersonation: self.impersonation.clone(),
@@ -165,7 +154,7 @@ impl BacktestSourceArgs {
                 has_fallback: false,
             },
             step: Step::Fixed(Duration::from_mins(1)),
-            until: self.until,
+            until: None,
             peak_length: Duration::ZERO,
             settings: Settings::default(),
             compat: Compat::Plimsoll,
@@ -199,29 +188,57 @@ impl BacktestSourceArgs {
                 "--prometheus-address and --prometheus-service are mutually exclusive: set only one of them",
             );
         }
-        if let Some(label) = &self.cluster_label {
-            let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-            let is_valid = label
-                .starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-                && label.bytes().all(is_inside)
-                && label != "__name__";
-            if !is_valid {
-                return refuse("--cluster-label: give a valid label name");
-            }
-            if self.source == SourceArg::Cluster {
-                return refuse(
-                    "--cluster-label reads workloads from series: use --source=prometheus",
-                );
-            }
-            if self.all_contexts || !self.context.is_empty() {
-                return refuse(
-                    "--cluster-label and several contexts are mutually exclusive: set one of them",
-                );
-            }
+        let Some(label) = &self.cluster_label else { return Ok(()) };
+        if self.source == SourceArg::Cluster {
+            return refuse("--cluster-label reads workloads from series: use --source=prometheus");
         }
+        if self.all_contexts || !self.context.is_empty() {
+            return refuse(
+                "--cluster-label and several contexts are mutually exclusive: set one of them; --cluster-label alone \
+                 reads each cluster of the server",
+            );
+        }
+        go_values::label_name(label)
+            .map(drop)
+            .map_err(|why| CliError::usage(format!("--cluster-label: {why}")))
+    }
+}
+
+/// Parses a time: RFC 3339, or a date for the start of that day in UTC.
+pub fn time(text: &str) -> Result<Time, String> {
+    let date = || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    let found = text.parse::<jiff::Timestamp>().ok().or_else(|| Some(date()?.timestamp()));
+    let wanted = || "give a time such as 2026-11-24T12:00:00Z, or a date".to_owned();
+    found.map(Time::from).ok_or_else(wanted)
+}
+
+/// What CPU and memory cost.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PriceArgs {
+    /// File with prices of CPU and memory, also that of OpenCost
+    #[arg(long, value_name = "FILE")]
+    pub prices: Option<PathBuf>,
+    /// Currency of the prices, such as EUR
+    #[arg(long, value_name = "CODE")]
+    currency: Option<String>,
+}
+
+impl PriceArgs {
+    pub fn check(&self) -> Result<(), CliError> {
         if self.currency.is_some() && self.prices.is_none() {
-            return refuse("--currency has no effect without --prices");
+            return Err(CliError::usage("--currency has no effect without --prices"));
         }
         Ok(())
+    }
+
+    /// Reads the file, if one is set.
+    pub fn read(&self) -> Result<Option<Prices>, CliError> {
+        let Some(path) = &self.prices else { return Ok(None) };
+        let mut prices = Prices::parse(&read_text(path, MAX_SETTINGS_BYTES)?)
+            .map_err(|error| CliError::failed(format!("{}: {error}", path.display())))?;
+        if let Some(currency) = &self.currency {
+            prices.currency.clone_from(currency);
+        }
+        Ok(Some(prices))
     }
 }
