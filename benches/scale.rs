@@ -12,6 +12,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "scale/cluster.rs"]
+#[allow(dead_code, reason = "the benchmark of the page needs more of it")]
 mod cluster;
 #[path = "scale/process.rs"]
 mod process;

@@ -3,18 +3,23 @@
 //! First its server answers requests within this process, from a made-up cluster: lists, and the pages of one workload and
 //! one autoscaler with their timelines. What Prometheus itself takes is not in these times. Then a real API server has as
 //! many VPAs, each with a Deployment, a ReplicaSet and a pod of five containers, and the memory of `plimsoll ui` is that of
-//! a process of its own.
+//! a process of its own. `--history-days` adds a real Prometheus, from which the page reads what history shows beside the
+//! recommendations.
 //!
 //! ```text
 //! cargo xtask bench ui
 //! cargo xtask bench ui --vpas 1000 --requests 20
 //! cargo xtask bench ui --skip-memory
+//! cargo xtask bench ui --containers 1 --history-days 1
 //! ```
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 #[path = "scale/cluster.rs"]
 #[allow(dead_code, reason = "other benchmarks need more of it")]
 mod cluster;
+#[path = "recommend/kube_state.rs"]
+#[allow(dead_code, reason = "other benchmarks need more of it")]
+mod kube_state;
 #[path = "../tests/html_reports/large_snapshot.rs"]
 mod large_snapshot;
 #[path = "scale/process.rs"]
@@ -29,6 +34,9 @@ mod sample_snapshot;
 #[allow(dead_code, unused_imports, reason = "the testbed offers what other tests need too")]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[path = "history/workload_mix.rs"]
+#[allow(dead_code, reason = "other benchmarks need more of it")]
+mod workload_mix;
 
 use std::{
     path::Path,
@@ -41,6 +49,7 @@ use async_trait::async_trait;
 use clap::Parser;
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt as _;
+use jiff::SignedDuration;
 use plimsoll::ui::{
     access::{Peer, User},
     list_query::Span,
@@ -53,16 +62,19 @@ use plimsoll::ui::{
 use serde_json::{Value, json};
 
 use self::{
-    cluster::Cluster,
+    cluster::{CONTAINERS, Cluster},
     support::{
         Testbed,
         bulk_objects::{self, ApiWrite},
+        clock::wall_now,
         http_get::http_get,
         plimsoll_process::ENVIRONMENT,
         ports::Port,
         process_guard::ProcessState,
+        prometheus_server::{PrometheusRelease, PrometheusServer},
         wait,
     },
+    workload_mix::Pod,
 };
 
 /// HPAs, and as many WPAs, for each VPA.
@@ -76,6 +88,10 @@ const MAX_LIST_BYTES: usize = 60_000;
 const MAX_MEBIBYTES: f64 = 64.0;
 /// The page has read everything twice.
 const SETTLED: Duration = Duration::from_secs(90);
+/// The page reads the history each quarter of an hour.
+const HISTORY_PATIENCE: Duration = Duration::from_mins(40);
+/// Between two samples in the Prometheus.
+const HISTORY_STEP: SignedDuration = SignedDuration::from_mins(2);
 
 /// The web page of a large cluster.
 #[derive(Debug, Parser)]
@@ -86,6 +102,12 @@ struct Arguments {
     /// Requests for each page
     #[arg(long, default_value_t = 50)]
     requests: usize,
+    /// Containers of each pod
+    #[arg(long, default_value_t = CONTAINERS)]
+    containers: usize,
+    /// Days of usage in a real Prometheus; 0 for none
+    #[arg(long, default_value_t = 0)]
+    history_days: u32,
     /// Without an API server: only times and sizes
     #[arg(long)]
     skip_memory: bool,
@@ -217,18 +239,25 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
     let bed = Testbed::private().await?;
     let begun = Instant::now();
     define(&bed).await;
-    let cluster = Cluster::create(&bed, arguments.vpas).await;
+    let cluster = Cluster::create_with(&bed, arguments.vpas, arguments.containers).await;
     cluster.create_vpas(&bed).await;
-    let statuses = cluster.vpas().map(|vpa| ApiWrite::patch(status_path(&vpa), &status()));
+    let recommended = status(arguments.containers);
+    let statuses = cluster.vpas().map(|vpa| ApiWrite::patch(status_path(&vpa), &recommended));
     bulk_objects::send(&bed.client(), statuses).await;
     println!("{} VPAs with all that belongs to them: {:.0?}", arguments.vpas, begun.elapsed());
+    let prometheus = match arguments.history_days {
+        0 => None,
+        days => Some(prometheus_of(&cluster, arguments.containers, days).await?),
+    };
+    // Nothing listens at the other address.
+    let address =
+        prometheus.as_ref().map_or("http://127.0.0.1:9".to_owned(), PrometheusServer::url);
     let port = Port::claim();
     let flags = [
         "ui".to_owned(),
         format!("--kubeconfig={}", bed.kubeconfig_path().display()),
         format!("--address=127.0.0.1:{port}"),
-        // Nothing listens here.
-        "--prometheus-address=http://127.0.0.1:9".to_owned(),
+        format!("--prometheus-address={address}"),
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_plimsoll"));
     bed.process_guard().start("ui", program, &flags, &ENVIRONMENT);
@@ -239,6 +268,11 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
         String::from_utf8_lossy(&list).contains(&wanted).then_some(())
     })
     .await;
+    if prometheus.is_some() {
+        // While it is read again, what was read before is there too.
+        let first = history_after(&url("overview.json"), &Value::Null).await;
+        history_after(&url("overview.json"), &first).await;
+    }
     tokio::time::sleep(SETTLED).await;
     for path in ["workloads", "a", "held", "preview", "status", ""] {
         http_get(&url(path)).await;
@@ -249,6 +283,41 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
     let stats = process::read_stats(id);
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     Some((mebibytes(stats.resident), mebibytes(stats.peak)))
+}
+
+/// Waits until the history is read at another time, and returns that.
+async fn history_after(overview: &str, last: &Value) -> Value {
+    wait::often(Duration::from_secs(5), HISTORY_PATIENCE, "the history is read", || async {
+        let page = http_get(overview).await.ok_or_else(|| "no answer".to_owned())?;
+        let page: Value = serde_json::from_slice(&page).map_err(|error| error.to_string())?;
+        assert_eq!(page.get("historyError"), None, "{page}");
+        let at = &page["historyAt"];
+        if at.is_string() && at != last { Ok(at.clone()) } else { Err(format!("still {at}")) }
+    })
+    .await
+}
+
+/// A server with the history of all containers until now; `None` after reporting why there is none.
+async fn prometheus_of(
+    cluster: &Cluster,
+    containers: usize,
+    days: u32,
+) -> Option<PrometheusServer> {
+    let begun = Instant::now();
+    let pods = cluster.workloads().iter().map(|workload| {
+        let pod = Pod {
+            deployment: workload.name.clone(),
+            set: workload.intermediate_name(),
+            name: workload.pod_name(0),
+        };
+        (workload.namespace.clone(), pod)
+    });
+    let names: Vec<String> = (0..containers).map(|number| format!("container-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    let history = kube_state::history_of(pods, &names, wall_now(), (days, HISTORY_STEP));
+    let server = PrometheusServer::with_history(PrometheusRelease::V3, history).await;
+    println!("history of {days} days: written in {:.0?}", begun.elapsed());
+    server
 }
 
 async fn define(bed: &Testbed) {
@@ -267,9 +336,9 @@ fn status_path(vpa: &str) -> String {
 }
 
 /// A recommendation for all containers, as a recommender writes it.
-fn status() -> Value {
+fn status(containers: usize) -> Value {
     let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
-    let containers = (0..5).map(|number| {
+    let containers = (0..containers).map(|number| {
         json!({
             "containerName": format!("container-{number}"),
             "target": amounts("250m", "300Mi"), "uncappedTarget": amounts("250m", "300Mi"),

@@ -26,24 +26,33 @@ const KUBELET: [(&str, &str); 6] = [
 ];
 const STATES: [(&str, &str); 2] = [("job", "kube-state-metrics"), ("instance", "10.1.0.7:8080")];
 
-/// The whole history.
+/// The whole history, with a sample each minute.
 pub fn history(mix: WorkloadMix, end: Timestamp, days: u32) -> History {
+    let pods = (0..mix.namespaces).flat_map(|namespace| {
+        mix.pods(namespace).map(move |pod| (namespace_called(namespace), pod))
+    });
+    history_of(pods, mix.names(), end, (days, SignedDuration::from_mins(1)))
+}
+
+/// The history of these pods, each with its namespace and with these containers, over days with a sample each step.
+pub fn history_of(
+    pods: impl Iterator<Item = (String, Pod)>,
+    containers: &[&str],
+    end: Timestamp,
+    (days, step): (u32, SignedDuration),
+) -> History {
     let start = end - SignedDuration::from_hours(24 * i64::from(days));
-    let mut history = History::new(start, end, SignedDuration::from_mins(1));
+    let mut history = History::new(start, end, step);
     let mut seed = 0;
-    for namespace in 0..mix.namespaces {
-        let called = namespace_called(namespace);
-        for pod in mix.pods(namespace) {
-            for &container in mix.names() {
-                seed += 1;
-                let names =
-                    [("namespace", &*called), ("pod", &*pod.name), ("container", container)];
-                let labels = [&KUBELET[..], &names].concat();
-                history = history.series(CPU_METRIC, &labels, counter(seed, start));
-                history = history.series(MEMORY_METRIC, &labels, gauge(seed));
-            }
-            history = states(history, &called, &pod, mix.names());
+    for (namespace, pod) in pods {
+        for &container in containers {
+            seed += 1;
+            let names = [("namespace", &*namespace), ("pod", &*pod.name), ("container", container)];
+            let labels = [&KUBELET[..], &names].concat();
+            history = history.series(CPU_METRIC, &labels, counter(seed, start));
+            history = history.series(MEMORY_METRIC, &labels, gauge(seed));
         }
+        history = states(history, &namespace, &pod, containers);
     }
     history
 }

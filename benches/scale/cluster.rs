@@ -10,7 +10,8 @@ use super::support::clock::wall_now;
 use super::support::metrics_server::Sample;
 use super::support::random::Random;
 
-const CONTAINERS: usize = 5;
+/// Containers of a pod.
+pub const CONTAINERS: usize = 5;
 const IN_A_NAMESPACE: usize = 100;
 const GROUP: &str = "autoscaling.k8s.io/v1";
 const MEBIBYTE: u64 = 1 << 20;
@@ -35,6 +36,11 @@ pub struct OomKilled {
 impl Cluster {
     /// Creates everything except the VPAs.
     pub async fn create(bed: &Testbed, count: usize) -> Self {
+        Self::create_with(bed, count, CONTAINERS).await
+    }
+
+    /// The same with as many containers in each pod.
+    pub async fn create_with(bed: &Testbed, count: usize, containers: usize) -> Self {
         let wanted = count.div_ceil(IN_A_NAMESPACE);
         let namespaces = join_all((0..wanted).map(|_| bed.namespace("team"))).await;
         bulk_objects::stop_controllers(bed).await;
@@ -42,7 +48,7 @@ impl Cluster {
             namespace: namespaces[index / IN_A_NAMESPACE].clone(),
             name: format!("workload-{index}"),
             kind: WorkloadKind::Deployment,
-            containers: (0..CONTAINERS).map(|number| format!("container-{number}")).collect(),
+            containers: (0..containers).map(|number| format!("container-{number}")).collect(),
             has_init: false,
             request: 256 * MEBIBYTE,
         };
@@ -85,6 +91,11 @@ impl Cluster {
     /// The VPAs, by namespace and name.
     pub fn vpas(&self) -> impl Iterator<Item = String> {
         self.workloads.iter().map(|workload| format!("{}/{}", workload.namespace, workload.name))
+    }
+
+    /// The workloads, each with one pod, whose number is 0.
+    pub fn workloads(&self) -> &[Workload] {
+        &self.workloads
     }
 
     /// Their checkpoints, by namespace and name.

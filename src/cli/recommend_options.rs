@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -235,6 +236,7 @@ fn config(
         settings,
         strategy,
         node_group_label: arguments.node_groups.clone(),
+        replaced: Arc::default(),
         report,
         ..config
     })

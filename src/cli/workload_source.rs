@@ -1,6 +1,6 @@
 //! The flags of `plimsoll recommend` and `plimsoll backtest` for clusters, workloads, the server with the history, and prices.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
 use plimsoll_core::{
@@ -160,6 +160,7 @@ impl WorkloadSourceArgs {
             compat: Compat::Plimsoll,
             strategy: Strategy::Plimsoll,
             node_group_label: None,
+            replaced: Arc::default(),
             report: ReportOptions::default(),
         })
     }

@@ -20,7 +20,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use self::{merged_report::MergedReport, quotas::list_quotas, watches::Watches};
+use self::{
+    merged_report::{MergedReport, recommended_containers},
+    quotas::list_quotas,
+    watches::Watches,
+};
 use super::{
     access::User,
     list_query::Span,
@@ -203,7 +207,9 @@ impl Reader {
         let matchers = prometheus.series_options.matchers.clone();
         *self.server.write() = Some(Arc::new(TimelineReader::new(&server, matchers)));
         let mut progress = NoProgress;
-        let collecting = collect_evidence(config, clock, &mut progress);
+        let replaced = Arc::new(recommended_containers(&self.watches.vpas()));
+        let config = RecommendConfig { replaced, ..config.clone() };
+        let collecting = collect_evidence(&config, clock, &mut progress);
         let collected = timeout(HISTORY_TIMEOUT, collecting).await;
         let collected = collected.map_err(|_| {
             format!("{}: reading took longer than {HISTORY_TIMEOUT:?}", server.name)

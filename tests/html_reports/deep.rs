@@ -41,11 +41,12 @@ impl WebPage<'_> {
             wait::PATIENCE * 2,
             "the page has read everything",
             || async {
-                if http_get(&self.origin).await.is_none() {
-                    self.processes.assert_running("page");
-                    return Err("no answer yet".to_owned());
-                }
-                let overview = self.json("overview.json").await;
+                self.processes.assert_running("page");
+                let body = http_get(&format!("{}overview.json", self.origin)).await;
+                let body = body.ok_or_else(|| "no answer yet".to_owned())?;
+                // Before the cluster has been read, the answer says so and is no JSON.
+                let overview: Value =
+                    serde_json::from_slice(&body).map_err(|error| error.to_string())?;
                 let is_read = overview["historyAt"].is_string()
                     && overview["historyError"].is_null()
                     && overview["withVpa"] == VPAS

@@ -35,6 +35,11 @@ impl DailyPeaks {
         }
     }
 
+    /// Gives back spare room: a large cluster has days of each of its containers.
+    pub fn shrink_to_fit(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     /// The days in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &MemoryPeak> {
         self.0.iter()

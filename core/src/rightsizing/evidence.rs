@@ -18,8 +18,9 @@ use super::{
 /// What history shows about a container, all of its pods together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerEvidence {
-    /// What the recommender computes; `None` if there is no history.
-    pub recommendation: Option<ContainerRecommendation>,
+    /// What the recommender computes; `None` if there is no history. It is larger than everything else here, and many
+    /// containers have none.
+    pub recommendation: Option<Box<ContainerRecommendation>>,
     /// Why there is no recommendation although there are series, or why it does not count.
     pub gap: Option<EvidenceGap>,
     /// OOM kills within the window.
@@ -48,7 +49,7 @@ pub struct ContainerEvidence {
     /// The same by day; `None` if unknown.
     pub needed_memory: Option<NeededMemory>,
     /// What a Java virtual machine uses besides its heap; `None` if its series are not there.
-    pub jvm_memory: Option<JvmMemory>,
+    pub jvm_memory: Option<Box<JvmMemory>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -134,7 +134,7 @@ fn of_container(
             let text = amount_text(Resource::Memory, peak.bytes.0);
             remarks.push(format!("memory covers the peak of {text} at {}", peak.at));
         }
-        let jvm = evidence.and_then(|evidence| evidence.jvm_memory.as_ref());
+        let jvm = evidence.and_then(|evidence| evidence.jvm_memory.as_deref());
         let is_killed = evidence.is_some_and(|evidence| evidence.oom_kills > 0);
         let by_data = container.runtime.as_deref().zip(jvm).filter(|_| !is_killed);
         let by_data = by_data.and_then(|(hint, jvm)| request_with_relative_heap(hint, jvm));

@@ -69,7 +69,10 @@ pub fn evidence(cpu: [i64; 3], memory: [i64; 3]) -> ContainerEvidence {
         uncapped: amounts(1),
         explanation: Explanation { cpu: Some(explanation.clone()), memory: Some(explanation) },
     };
-    ContainerEvidence { recommendation: Some(recommendation), ..ContainerEvidence::default() }
+    ContainerEvidence {
+        recommendation: Some(Box::new(recommendation)),
+        ..ContainerEvidence::default()
+    }
 }
 
 /// CPU in millicores and memory in bytes.

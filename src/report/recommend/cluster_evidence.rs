@@ -30,6 +30,9 @@ const FRESH: Duration = Duration::from_mins(10);
 /// Without samples for this long, a server has no history.
 const MAX_AGE: Duration = Duration::from_hours(24);
 
+/// The most workloads that are read together, unless a namespace has more.
+const PART: usize = 2_000;
+
 /// What is read.
 #[derive(Clone, Copy, Debug)]
 pub struct EvidenceOptions<'a> {
@@ -60,8 +63,8 @@ pub struct ClusterEvidence {
     pub remarks: Vec<String>,
 }
 
-/// Reads the evidence of the workloads of a cluster, with its nodes. `progress` is called with the number of workloads whose history is
-/// complete.
+/// Reads the evidence of the workloads of a cluster, with its nodes. `progress` is called with the number of workloads whose
+/// history is complete.
 ///
 /// Fails only if the server has no series of containers or denies access. Everything else that fails gives no number and is
 /// part of the result.
@@ -71,11 +74,74 @@ pub async fn read_cluster_evidence(
     options: EvidenceOptions<'_>,
     progress: &mut (dyn FnMut(usize) + Send),
 ) -> Result<ClusterEvidence, DetectError> {
+    let mut all = ClusterEvidence::default();
+    all.workloads.resize_with(surveyed.len(), WorkloadEvidence::default);
+    let (mut last_sample, mut done) = (None, 0);
+    for part in parts(surveyed, PART) {
+        let workloads: Vec<&Workload> = part.iter().map(|index| surveyed[*index]).collect();
+        let mut progress = |count: usize| progress(done + count);
+        let read = read_part(history, (&workloads, nodes), options, &mut progress).await?;
+        done += part.len();
+        for (index, evidence) in part.into_iter().zip(read.evidence.workloads) {
+            all.workloads[index] = evidence;
+        }
+        last_sample = last_sample.max(read.last_sample);
+        all.unread.extend(read.evidence.unread);
+        all.remarks.extend(read.evidence.remarks);
+        all.runs_window = all.runs_window.max(read.evidence.runs_window);
+        let spans = [all.span, read.evidence.span].into_iter().flatten();
+        all.span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        all.step = all.step.or(read.evidence.step);
+    }
+    let (now, server) = (options.model.now, &history.server);
+    match age(last_sample, now) {
+        Some(age) if age > MAX_AGE => all.unread.push(Unread {
+            what: format!("history of the last {}", format_span(MAX_AGE)),
+            why: format!("the latest sample of {server} is {} old", format_span(age)),
+        }),
+        Some(age) if age > FRESH => {
+            if let Some((_, end)) = &mut all.span {
+                *end = last_sample.unwrap_or(*end);
+            }
+            let age = format_span(age);
+            all.remarks.push(format!("the history ends {age} ago: {server} has no later sample"));
+        }
+        _ => {}
+    }
+    Ok(all)
+}
+
+/// Indexes of workloads that are read together: whole namespaces, so that what is known of all of them while they are read
+/// stays small.
+fn parts(surveyed: &[&Workload], most: usize) -> Vec<Vec<usize>> {
+    let mut by_namespace: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, workload) in surveyed.iter().enumerate() {
+        by_namespace.entry(&*workload.namespace).or_default().push(index);
+    }
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for indexes in by_namespace.into_values() {
+        match parts.last_mut() {
+            Some(last) if last.len() + indexes.len() <= most => last.extend(indexes),
+            _ => parts.push(indexes),
+        }
+    }
+    parts
+}
+
+/// The evidence of some workloads, without remarks about its age.
+struct PartEvidence {
+    evidence: ClusterEvidence,
+    last_sample: Option<Time>,
+}
+
+async fn read_part(
+    history: &PrometheusHistory,
+    (surveyed, nodes): (&[&Workload], &BTreeMap<Box<str>, Node>),
+    options: EvidenceOptions<'_>,
+    progress: &mut (dyn FnMut(usize) + Send),
+) -> Result<PartEvidence, DetectError> {
     let EvidenceOptions { model, peak_length, node_group_label, thresholds } = options;
     let mut evidence = ClusterEvidence::default();
-    if surveyed.is_empty() {
-        return Ok(evidence);
-    }
     let workloads: Vec<HistoryWorkload> =
         surveyed.iter().flat_map(|workload| HistoryWorkload::of(workload)).collect();
     let (now, unread) = (model.now, &mut evidence.unread);
@@ -112,24 +178,7 @@ pub async fn read_cluster_evidence(
     evidence.workloads = surveyed.iter().map(of_workload).collect();
     evidence.unread.extend(histories.unread.iter().cloned());
     (evidence.span, evidence.step) = (histories.span, histories.step);
-    match age(histories.last_sample, now) {
-        Some(age) if age > MAX_AGE => evidence.unread.push(Unread {
-            what: format!("history of the last {}", format_span(MAX_AGE)),
-            why: format!("the latest sample of {} is {} old", history.server, format_span(age)),
-        }),
-        Some(age) if age > FRESH => {
-            if let Some((_, end)) = &mut evidence.span {
-                *end = histories.last_sample.unwrap_or(*end);
-            }
-            evidence.remarks.push(format!(
-                "the history ends {} ago: {} has no later sample",
-                format_span(age),
-                history.server
-            ));
-        }
-        _ => {}
-    }
-    Ok(evidence)
+    Ok(PartEvidence { evidence, last_sample: histories.last_sample })
 }
 
 /// That peaks of some workloads are only known of a part of the time.

@@ -234,7 +234,7 @@ impl ReadEvidence<'_> {
         is_only_java: bool,
     ) -> ContainerEvidence {
         let gap = gap(&container);
-        let ContainerResult { name, recommendation, usage } = container;
+        let ContainerResult { name, recommendation, usage, .. } = container;
         let earlier = self.earlier_peaks.get(&(key.clone(), (*name).into()));
         let earlier_peak = earlier.and_then(|earlier| earlier.largest);
         let peaks = [earlier_peak, usage.memory_peak].into_iter().flatten();
@@ -250,6 +250,7 @@ impl ReadEvidence<'_> {
         for peak in earlier.iter().flat_map(|earlier| earlier.above_target.iter()) {
             daily_memory_peaks.add(*peak);
         }
+        daily_memory_peaks.shrink_to_fit();
         let signals = &self.histories.memory_signals;
         let needed = signals.needed(key, &name);
         ContainerEvidence {
@@ -265,7 +266,7 @@ impl ReadEvidence<'_> {
             daily_memory_peaks,
             needed_memory_peak: needed.and_then(|memory| memory.needed.largest()),
             needed_memory: needed.cloned(),
-            jvm_memory: signals.jvm(key, &name, is_only_java),
+            jvm_memory: signals.jvm(key, &name, is_only_java).map(Box::new),
             node_groups,
             ..ContainerEvidence::default()
         }
@@ -331,7 +332,10 @@ pub fn with_gap(workload: &Workload, gap: EvidenceGap) -> WorkloadEvidence {
 /// Why the recommendation of a container does not count. The report decides by the explanation whether there are enough
 /// samples; numbers of other strategies have none.
 fn gap(container: &ContainerResult) -> Option<EvidenceGap> {
-    let ContainerResult { recommendation, usage, .. } = container;
+    let ContainerResult { recommendation, is_replaced, usage, .. } = container;
+    if *is_replaced {
+        return Some(EvidenceGap::Unread);
+    }
     let Some((first, last)) = usage.first_sample.zip(usage.last_sample) else {
         return Some(EvidenceGap::WithoutSeries);
     };

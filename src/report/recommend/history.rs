@@ -137,8 +137,12 @@ pub struct WorkloadHistory {
 #[derive(Clone, Debug)]
 pub struct ContainerResult {
     pub name: Arc<str>,
-    /// The recommendation; `None` if the container has left the pods.
-    pub recommendation: Option<ContainerRecommendation>,
+    /// The recommendation; `None` if the container has left the pods, or if it is replaced.
+    pub recommendation: Option<Box<ContainerRecommendation>>,
+    /// Memory of the recommendation.
+    pub memory_target: Option<Bytes>,
+    /// Whether the number of the container is another one.
+    pub is_replaced: bool,
     pub usage: ContainerUsage,
 }
 
@@ -150,6 +154,9 @@ pub struct NodeGroupHistory {
     pub recommendations: Vec<ContainerRecommendation>,
 }
 
+/// Names of containers by the key of their workload, whose number is that of a VPA and not one of their history.
+pub type ReplacedContainers = HashMap<ObjectKey, Box<[Arc<str>]>>;
+
 /// How the history is read.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryModel<'a> {
@@ -158,6 +165,8 @@ pub struct HistoryModel<'a> {
     pub compat: Compat,
     /// Computes numbers by another rule than the model.
     pub strategy: Strategy,
+    /// Containers whose recommendations are not kept.
+    pub replaced: &'a ReplacedContainers,
     /// The time of the recommendations.
     pub now: Time,
 }
@@ -187,8 +196,7 @@ impl Histories {
     pub fn memory_target(&self, key: &ObjectKey, container: &str) -> Option<Bytes> {
         let history = self.workloads.get(key)?;
         let found = history.containers.iter().find(|known| *known.name == *container)?;
-        let memory = found.recommendation.as_ref()?.target.memory?;
-        Some(Bytes(memory.value()))
+        found.memory_target
     }
 }
 

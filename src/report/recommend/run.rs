@@ -10,7 +10,7 @@
 
 mod collect;
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use plimsoll_core::{
     recommender::Settings,
@@ -31,6 +31,7 @@ use self::collect::collect_all;
 pub use self::collect::{Collected, Collector, EvidenceKey, Target, targets};
 use super::{
     estimate::{Estimate, Step},
+    history::ReplacedContainers,
     server::ServerChoice,
     strategy::Strategy,
 };
@@ -73,6 +74,8 @@ pub struct RecommendConfig {
     /// The rule by which numbers are computed.
     pub strategy: Strategy,
     pub node_group_label: Option<String>,
+    /// Containers whose number is another one.
+    pub replaced: Arc<ReplacedContainers>,
     /// What is decided about the numbers.
     pub report: ReportOptions,
 }

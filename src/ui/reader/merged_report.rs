@@ -4,7 +4,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use plimsoll_core::{
-    recommender::{ContainerRecommendation, ResourceAmounts},
+    recommender::{ContainerRecommendation, ResourceAmounts, explanation::Explanation},
     rightsizing::{
         ReportOptions,
         assembly::{Assembly, each_report},
@@ -16,9 +16,12 @@ use plimsoll_core::{
 };
 
 use crate::{
-    report::recommend::run::{Collected, RecommendConfig},
+    report::recommend::{
+        history::ReplacedContainers,
+        run::{Collected, RecommendConfig},
+    },
     ui::{
-        facts::VpaContainer,
+        facts::{VpaContainer, VpaFacts},
         snapshot::{RowBuilder, Vpas, WorkloadReports, WorkloadRow},
     },
 };
@@ -56,8 +59,7 @@ impl MergedReport {
         workload: &Workload,
     ) -> Vec<Option<Cow<'_, ContainerEvidence>>> {
         let read = self.collected.evidence_of(workload);
-        let name = workload.vpa.as_deref();
-        let vpa = name.and_then(|name| vpas.get(&ObjectKey::new(&*workload.namespace, name)));
+        let vpa = vpa_of(workload, vpas);
         let containers = workload.all_containers().map(|container| {
             let read = read.and_then(|evidence| evidence.get(&container.name));
             let mut of_vpa = vpa.iter().flat_map(|vpa| &vpa.containers);
@@ -92,18 +94,35 @@ impl WorkloadReports for MergedReport {
     }
 }
 
+fn vpa_of<'a>(workload: &Workload, vpas: &'a Vpas) -> Option<&'a Arc<VpaFacts>> {
+    let name = workload.vpa.as_deref()?;
+    vpas.get(&ObjectKey::new(&*workload.namespace, name))
+}
+
+/// The containers that have a recommendation of their VPA, by the key of their workload. What their history says is not
+/// kept: nobody sees it, and it is most of what is kept of a history. A container whose VPA is deleted has no number until
+/// the history is read again.
+pub(super) fn recommended_containers(vpas: &Vpas) -> ReplacedContainers {
+    let of_vpa = |vpa: &Arc<VpaFacts>| {
+        let name = format!("{}/{}", vpa.target_kind, vpa.target_name);
+        let containers = vpa.containers.iter().map(|container| Arc::clone(&container.name));
+        (ObjectKey::new(Arc::clone(&vpa.namespace), name), containers.collect())
+    };
+    vpas.values().map(of_vpa).collect()
+}
+
 /// What was read about a container, with the recommendation of its VPA.
 fn with_target(read: Option<&ContainerEvidence>, recommended: &VpaContainer) -> ContainerEvidence {
     let mut evidence = read.cloned().unwrap_or_default();
-    let explanation = evidence.recommendation.take().map(|one| one.explanation);
-    evidence.recommendation = Some(ContainerRecommendation {
+    evidence.recommendation = Some(Box::new(ContainerRecommendation {
         container: Arc::clone(&recommended.name),
         target: amounts(recommended.target),
         lower: amounts(recommended.lower),
         upper: amounts(recommended.upper),
         uncapped: amounts(recommended.target),
-        explanation: explanation.unwrap_or_default(),
-    });
+        // That of the VPA is on its page; what was computed from the history explains another number.
+        explanation: Explanation::default(),
+    }));
     evidence.gap = None;
     evidence
 }
@@ -126,7 +145,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{report::recommend::evidence::WorkloadEvidence, ui::facts::VpaFacts};
+    use crate::report::recommend::evidence::WorkloadEvidence;
 
     const CONTAINERS: [&str; 2] = ["main", "proxy"];
 
@@ -184,9 +203,8 @@ mod tests {
         assert_eq!(Report { workloads, ..totals }, of_command);
     }
 
-    #[test]
-    fn a_container_has_the_target_of_its_vpa_and_sums_have_it_too() {
-        let merged = merged();
+    /// A VPA of cart, which recommends only for its first container.
+    fn vpa_of_cart() -> Vpas {
         let target = Amounts { cpu: Some(MilliCpu(200)), memory: Some(Bytes(1 << 29)) };
         let container = VpaContainer { name: "main".into(), target, lower: target, upper: target };
         let vpa = VpaFacts {
@@ -196,7 +214,12 @@ mod tests {
             containers: [container].into(),
             ..VpaFacts::default()
         };
-        let vpas: Vpas = [(ObjectKey::new("shop", "cart"), Arc::new(vpa))].into();
+        [(ObjectKey::new("shop", "cart"), Arc::new(vpa))].into()
+    }
+
+    #[test]
+    fn a_container_has_the_target_of_its_vpa_and_sums_have_it_too() {
+        let (merged, vpas) = (merged(), vpa_of_cart());
         let (totals, rows) = merged.rows(&vpas);
         let targets: Vec<_> = made_again(&merged, &vpas, &rows)
             .iter()

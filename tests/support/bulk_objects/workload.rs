@@ -190,7 +190,7 @@ impl Workload {
         ApiWrite::delete(format!("{}/{}", self.collection("v1", "pods"), self.pod_name(number)))
     }
 
-    fn intermediate_name(&self) -> String {
+    pub fn intermediate_name(&self) -> String {
         format!("{}-6d4b9c7f5d", self.name)
     }
 

@@ -149,7 +149,7 @@ fn a_heap_that_follows_the_limit_needs_what_stays_in_it() {
     let mut evidence = evidence([1, 2, 3], [1, 3 * GI, 9 * GI]);
     let live_data = Some(Bytes(300 * MI));
     let non_heap = Bytes(200 * MI);
-    evidence.jvm_memory = Some(JvmMemory { non_heap, live_data, ..JvmMemory::default() });
+    evidence.jvm_memory = Some(Box::new(JvmMemory { non_heap, live_data, ..JvmMemory::default() }));
     let found = |evidence: &ContainerEvidence| {
         let options = ReportOptions::default();
         let targets = targets_of(&workload, &[Some(evidence)], &NodeSizes::default(), &options);
@@ -170,14 +170,15 @@ fn a_smaller_heap_is_possible_and_changes_no_number() {
     }));
     let workload = deployment("web", 1, vec![main]);
     let mut evidence = evidence([1, 2, 3], [1, 3 * GI, 9 * GI]);
-    evidence.jvm_memory = Some(JvmMemory {
+    let jvm = JvmMemory {
         non_heap: Bytes(100 * MI),
         threads: 50,
         direct_buffers: Some(Bytes(0)),
         live_data: Some(Bytes(200 * MI)),
         collection_share: Some(0.01),
         ..JvmMemory::default()
-    });
+    };
+    evidence.jvm_memory = Some(Box::new(jvm));
     let options = ReportOptions::default();
     let found = targets_of(&workload, &[Some(&evidence)], &NodeSizes::default(), &options);
     assert_eq!(found[0].memory.map(|need| need.target), Ok(3 * GI));

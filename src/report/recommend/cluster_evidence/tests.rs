@@ -1,6 +1,9 @@
 //! Evidence from a server in memory: a query that fails gives no number, and nothing is asked about the time after `--until`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -238,6 +241,7 @@ async fn read_workloads(
         settings: &settings,
         compat: Compat::Plimsoll,
         strategy: Strategy::Plimsoll,
+        replaced: &HashMap::new(),
         now: NOW,
     };
     let thresholds = UnsaidThresholds::default();
@@ -252,6 +256,17 @@ async fn read_workloads(
     let result = read_cluster_evidence(&history, (&workloads, &nodes), options, &mut |_| {}).await;
     assert!(tally.totals().queries > 0);
     result
+}
+
+#[test]
+fn parts_have_whole_namespaces_and_each_workload_once() {
+    let in_namespace =
+        |namespace: &str| Workload { namespace: namespace.into(), ..Workload::default() };
+    let workloads = ["b", "a", "c", "b", "d", "d", "d", "a"].map(in_namespace);
+    let workloads: Vec<&Workload> = workloads.iter().collect();
+    assert_eq!(parts(&workloads, 4), [vec![1, 7, 0, 3], vec![2, 4, 5, 6]]);
+    assert_eq!(parts(&workloads, 2), [vec![1, 7], vec![0, 3], vec![2], vec![4, 5, 6]]);
+    assert!(parts(&[], 2).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +391,7 @@ async fn page_cache_and_java_memory_are_read_if_there_are_series() {
         assert!((200_000_000..=400_000_000).contains(&active.0), "{active:?}");
         let days = main.daily_memory_peaks.iter().len();
         assert!((8..=9).contains(&days), "{days}: earlier days are not above the target");
-        let jvm = main.jvm_memory.expect("there are series");
+        let jvm = main.jvm_memory.as_deref().expect("there are series");
         assert!(jvm.non_heap.0 >= 200_000_000 && jvm.live_data.is_some(), "{jvm:?}");
         assert_eq!((jvm.direct_buffers, jvm.collection_share), (None, None), "no such series");
     }

@@ -31,14 +31,16 @@ fn result(hours: u64, samples: u64) -> ContainerResult {
     let amounts = ResourceAmounts::default();
     ContainerResult {
         name: "main".into(),
-        recommendation: Some(ContainerRecommendation {
+        recommendation: Some(Box::new(ContainerRecommendation {
             container: "main".into(),
             target: amounts,
             lower: amounts,
             upper: amounts,
             uncapped: amounts,
             explanation: Explanation::default(),
-        }),
+        })),
+        memory_target: None,
+        is_replaced: false,
         usage: ContainerUsage {
             cpu_samples: samples,
             memory_peak: Some(peak),

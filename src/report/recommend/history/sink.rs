@@ -6,7 +6,7 @@ use plimsoll_core::{
     history::{Sample, SampleBatch, Sink, Snapshot},
     recommender::{HistoryBootstrap, HistoryBuilder, Recommendation, VpaRegistry, VpaSettings},
     rightsizing::survey::ContainerRole,
-    types::{ContainerKey, ObjectKey, Time},
+    types::{ContainerKey, ObjectKey, Time, units::Bytes},
 };
 use plimsoll_storage::prometheus::history::ThrottlingReport;
 
@@ -188,13 +188,14 @@ impl Sink for RecommendationSink<'_> {
         }
         let InProgress { usage, groups } = self.in_progress.remove(vpa).unwrap_or_default();
         let mut recommendation = self.finish(vpa, vpa);
-        let node_groups = groups
+        let node_groups: Vec<NodeGroupHistory> = groups
             .into_iter()
             .map(|(group, key)| {
                 let recommendations = self.finish(&key, vpa).containers;
                 NodeGroupHistory { group, recommendations }
             })
             .collect();
+        let replaced = self.model.replaced.get(vpa).map_or(&[][..], |names| &**names);
         let containers = usage
             .into_iter()
             .map(|(name, mut usage)| {
@@ -204,7 +205,12 @@ impl Sink for RecommendationSink<'_> {
                 let strategy = self.model.strategy;
                 let recommendation = recommendation.map(|by| strategy.apply(by, &usage));
                 usage.distribution = None;
-                ContainerResult { name, recommendation, usage }
+                let memory = recommendation.as_ref().and_then(|known| known.target.memory);
+                let memory_target = memory.map(|memory| Bytes(memory.value()));
+                // Targets by group of nodes need that of all pods.
+                let is_replaced = node_groups.is_empty() && replaced.contains(&name);
+                let recommendation = recommendation.filter(|_| !is_replaced).map(Box::new);
+                ContainerResult { name, recommendation, memory_target, is_replaced, usage }
             })
             .collect();
         self.finished.insert(vpa.clone(), WorkloadHistory { containers, node_groups });

@@ -1,6 +1,10 @@
 //! The numbers of a report are those of the recommender, and a failure gives no number.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use plimsoll_core::{
     history::{Measurement, Sample, SampleBatch, Sink, Throttling, UsageMetric},
@@ -123,13 +127,43 @@ fn histories(
     throttling: &ThrottlingReport,
     feed: impl Fn(&mut dyn Sink),
 ) -> HashMap<ObjectKey, WorkloadHistory> {
-    let strategy = Strategy::Plimsoll;
-    let model = HistoryModel { settings, compat: Compat::Plimsoll, strategy, now: NOW };
+    let model = model(settings, &NOTHING_REPLACED);
     let mut progress = |_| {};
     let mut sink =
         RecommendationSink::new(workloads, model, node_groups, throttling, &mut progress);
     feed(&mut sink);
     sink.into_finished().0
+}
+
+static NOTHING_REPLACED: LazyLock<ReplacedContainers> = LazyLock::new(ReplacedContainers::new);
+
+fn model<'a>(settings: &'a Settings, replaced: &'a ReplacedContainers) -> HistoryModel<'a> {
+    let strategy = Strategy::Plimsoll;
+    HistoryModel { settings, compat: Compat::Plimsoll, strategy, replaced, now: NOW }
+}
+
+#[test]
+fn recommendations_that_are_replaced_are_not_kept() {
+    let workloads = [workload("Deployment", "web", &["main", "proxy"])];
+    let key = &workloads[0].key;
+    let settings = Settings::default();
+    let replaced = [(key.clone(), Box::from([Arc::from("main")]))].into();
+    let (no_groups, throttling) = (NodeGroups::default(), ThrottlingReport::default());
+    let mut progress = |_| {};
+    let model = model(&settings, &replaced);
+    let mut sink =
+        RecommendationSink::new(&workloads, model, &no_groups, &throttling, &mut progress);
+    for (seed, container) in ["main", "proxy"].into_iter().enumerate() {
+        feed(&mut sink, key, container, "web-0", seed as u64 + 2);
+    }
+    sink.complete(key);
+    let found = sink.into_finished().0;
+    let found = found[key].containers.iter();
+    let kept = found.map(|known| {
+        assert!(known.usage.cpu_samples > 0 && known.memory_target > Some(Bytes(0)), "{known:?}");
+        (&*known.name, known.recommendation.is_some(), known.is_replaced)
+    });
+    assert_eq!(kept.collect::<Vec<_>>(), [("main", false, true), ("proxy", true, false)]);
 }
 
 #[test]
@@ -167,7 +201,7 @@ fn numbers_equal_those_of_the_recommender_to_the_digit() {
                 assert!(container.is_none(), "no number without samples");
                 continue;
             }
-            let numbers = container.and_then(|known| known.recommendation.as_ref());
+            let numbers = container.and_then(|known| known.recommendation.as_deref());
             assert_eq!(numbers, Some(expected), "{name}");
         }
         let names: Vec<&str> = expected.containers.iter().map(|known| &*known.container).collect();
@@ -184,8 +218,7 @@ fn a_history_is_dropped_when_it_is_complete_and_counts_only_then() {
     let workloads: Vec<HistoryWorkload> =
         (0..50).map(|index| workload("Deployment", &format!("web-{index}"), &["main"])).collect();
     let settings = Settings::default();
-    let strategy = Strategy::Plimsoll;
-    let model = HistoryModel { settings: &settings, compat: Compat::Plimsoll, strategy, now: NOW };
+    let model = model(&settings, &NOTHING_REPLACED);
     let (no_groups, throttling) = (NodeGroups::default(), ThrottlingReport::default());
     let mut done = Vec::new();
     let mut progress = |count| done.push(count);

@@ -420,6 +420,7 @@ impl Collector<'_> {
             settings: &config.settings,
             compat: config.compat,
             strategy: config.strategy,
+            replaced: &config.replaced,
             now: self.now,
         };
         let options = EvidenceOptions {
