@@ -35,7 +35,7 @@ impl DailyPeaks {
         }
     }
 
-    /// Gives back spare room: a large cluster has days of each of its containers.
+    /// Releases spare capacity: in a large cluster, thousands of containers have some.
     pub fn shrink_to_fit(&mut self) {
         self.0.shrink_to_fit();
     }

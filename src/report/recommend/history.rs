@@ -141,7 +141,7 @@ pub struct ContainerResult {
     pub recommendation: Option<Box<ContainerRecommendation>>,
     /// Memory of the recommendation.
     pub memory_target: Option<Bytes>,
-    /// Whether the number of the container is another one.
+    /// Whether the recommendation of a VPA is used instead.
     pub is_replaced: bool,
     pub usage: ContainerUsage,
 }
@@ -154,7 +154,8 @@ pub struct NodeGroupHistory {
     pub recommendations: Vec<ContainerRecommendation>,
 }
 
-/// Names of containers by the key of their workload, whose number is that of a VPA and not one of their history.
+/// Names of containers for which the recommendation of a VPA is used instead of that of their history, by the key of their
+/// workload.
 pub type ReplacedContainers = HashMap<ObjectKey, Box<[Arc<str>]>>;
 
 /// How the history is read.

@@ -74,7 +74,7 @@ pub struct RecommendConfig {
     /// The rule by which numbers are computed.
     pub strategy: Strategy,
     pub node_group_label: Option<String>,
-    /// Containers whose number is another one.
+    /// Containers for which the recommendation of a VPA is used instead.
     pub replaced: Arc<ReplacedContainers>,
     /// What is decided about the numbers.
     pub report: ReportOptions,

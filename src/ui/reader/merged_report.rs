@@ -99,9 +99,9 @@ fn vpa_of<'a>(workload: &Workload, vpas: &'a Vpas) -> Option<&'a Arc<VpaFacts>> 
     vpas.get(&ObjectKey::new(&*workload.namespace, name))
 }
 
-/// The containers that have a recommendation of their VPA, by the key of their workload. What their history says is not
-/// kept: nobody sees it, and it is most of what is kept of a history. A container whose VPA is deleted has no number until
-/// the history is read again.
+/// The containers for which a VPA has a recommendation, by the key of their workload. The page shows that recommendation, so
+/// the one that is computed from the history is not kept: it takes most of the memory of a history. A container whose VPA is
+/// deleted has no recommendation until the history is read again.
 pub(super) fn recommended_containers(vpas: &Vpas) -> ReplacedContainers {
     let of_vpa = |vpa: &Arc<VpaFacts>| {
         let name = format!("{}/{}", vpa.target_kind, vpa.target_name);
@@ -120,7 +120,7 @@ fn with_target(read: Option<&ContainerEvidence>, recommended: &VpaContainer) -> 
         lower: amounts(recommended.lower),
         upper: amounts(recommended.upper),
         uncapped: amounts(recommended.target),
-        // That of the VPA is on its page; what was computed from the history explains another number.
+        // The explanation of this recommendation is read from the VPA.
         explanation: Explanation::default(),
     }));
     evidence.gap = None;
