@@ -145,7 +145,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::report::recommend::evidence::WorkloadEvidence;
+    use crate::report::recommend::{evidence::WorkloadEvidence, history::workload_key};
 
     const CONTAINERS: [&str; 2] = ["main", "proxy"];
 
@@ -215,6 +215,23 @@ mod tests {
             ..VpaFacts::default()
         };
         [(ObjectKey::new("shop", "cart"), Arc::new(vpa))].into()
+    }
+
+    #[test]
+    fn containers_with_a_recommendation_are_those_of_the_workload_of_the_vpa() {
+        let vpa = VpaFacts {
+            namespace: "shop".into(),
+            name: "cart-vpa".into(),
+            target_kind: "Deployment".into(),
+            target_name: "cart".into(),
+            containers: [VpaContainer { name: "main".into(), ..VpaContainer::default() }].into(),
+            ..VpaFacts::default()
+        };
+        let vpas: Vpas = [(ObjectKey::new("shop", "cart-vpa"), Arc::new(vpa))].into();
+        let found = recommended_containers(&vpas);
+        let names = found.get(&workload_key(&workload("cart", Some("cart-vpa"))));
+        assert_eq!(names.map(|names| &*names[0]), Some("main"));
+        assert_eq!(found.len(), 1);
     }
 
     #[test]
