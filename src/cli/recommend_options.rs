@@ -237,6 +237,7 @@ fn config(
         strategy,
         node_group_label: arguments.node_groups.clone(),
         replaced: Arc::default(),
+        earlier: None,
         report,
         ..config
     })

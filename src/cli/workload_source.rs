@@ -161,6 +161,7 @@ impl WorkloadSourceArgs {
             strategy: Strategy::Plimsoll,
             node_group_label: None,
             replaced: Arc::default(),
+            earlier: None,
             report: ReportOptions::default(),
         })
     }

@@ -46,8 +46,12 @@ const CONTROLLERS: [(&str, &str, &str, ListedPart); 7] = [
     ("batch/v1", "CronJob", "cronjobs", ListedPart::Object),
 ];
 
-/// Reads the workloads of a cluster from its API server.
-pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
+/// Reads the workloads of a cluster from its API server. Those that are equal to one of an earlier survey are shared with it.
+pub async fn survey_cluster(
+    client: &Client,
+    scope: &SurveyScope,
+    earlier: Option<&Survey>,
+) -> Survey {
     let selector = match scope.selector() {
         Ok(selector) => selector,
         Err(why) => {
@@ -101,7 +105,7 @@ pub async fn survey_cluster(client: &Client, scope: &SurveyScope) -> Survey {
     reader.check_owner_kinds();
     reader.check_namespaces().await;
     let (builder, unread, remarks) = reader.finish();
-    let mut survey = Survey { unread, remarks, ..builder.build(&selector) };
+    let mut survey = Survey { unread, remarks, ..builder.build(&selector, earlier) };
     match nodes {
         Ok(nodes) => survey.nodes = nodes,
         Err(unread) => survey.nodes_unread = Some(unread),

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use moka::future::Cache;
 use parking_lot::{Mutex, RwLock};
 use plimsoll_core::{
-    rightsizing::survey::Unread,
+    rightsizing::survey::{Survey, Unread},
     types::{ObjectKey, Time},
 };
 use tokio::{
@@ -58,7 +58,9 @@ use crate::{
         },
         explain::VpaReport,
         recommend::{
-            run::{Collected, NoProgress, RecommendConfig, collect_evidence},
+            run::{
+                Collected, EvidenceByWorkload, RecommendConfig, RecommendProgress, collect_evidence,
+            },
             server::{ConnectedServer, ServerChoice},
         },
         status::{StatusReport, build_report},
@@ -171,14 +173,18 @@ impl Reader {
     }
 
     async fn keep_history(&self) {
+        // What VPAs recommend is not computed from the history.
+        self.watches.wait_for_vpas().await;
         loop {
             let (collected, error) = match self.collect().await {
                 Ok(collected) => (collected, None),
                 Err(why) => {
                     tracing::info!(%why, "history could not be read");
-                    let survey =
-                        survey_cluster(&self.cluster.client, &self.config.recommend.scope).await;
-                    (Collected { survey, ..Collected::default() }, Some(why))
+                    let scope = &self.config.recommend.scope;
+                    let earlier = self.earlier_survey();
+                    let client = &self.cluster.client;
+                    let survey = survey_cluster(client, scope, earlier.as_deref()).await;
+                    (Collected { survey: Arc::new(survey), ..Collected::default() }, Some(why))
                 }
             };
             {
@@ -206,15 +212,20 @@ impl Reader {
         let server = server.map_err(|error| error.to_string())?;
         let matchers = prometheus.series_options.matchers.clone();
         *self.server.write() = Some(Arc::new(TimelineReader::new(&server, matchers)));
-        let mut progress = NoProgress;
+        let mut progress = PartProgress(self);
         let replaced = Arc::new(recommended_containers(&self.watches.vpas()));
-        let config = RecommendConfig { replaced, ..config.clone() };
+        let earlier = self.earlier_survey();
+        let config = RecommendConfig { replaced, earlier, ..config.clone() };
         let collecting = collect_evidence(&config, clock, &mut progress);
         let collected = timeout(HISTORY_TIMEOUT, collecting).await;
         let collected = collected.map_err(|_| {
             format!("{}: reading took longer than {HISTORY_TIMEOUT:?}", server.name)
         })?;
         collected.map_err(|error| error.to_string())
+    }
+
+    fn earlier_survey(&self) -> Option<Arc<Survey>> {
+        self.read.lock().collected.as_ref().map(|collected| Arc::clone(&collected.survey))
     }
 
     async fn keep_preview(&self) {
@@ -314,6 +325,23 @@ impl Reader {
             }
         };
         Some(Box::pin(self.explanations.get_with(key, explaining)).await)
+    }
+}
+
+/// Replaces what was read before part by part, so that not all of both is in memory.
+struct PartProgress<'a>(&'a Reader);
+
+impl RecommendProgress for PartProgress<'_> {
+    fn stage(&mut self, _: &str) {}
+
+    fn histories(&mut self, _: usize, _: usize) {}
+
+    fn evidence(&mut self, survey: &Arc<Survey>, part: &EvidenceByWorkload) {
+        let mut read = self.0.read.lock();
+        let Some(known) = read.collected.take() else { return };
+        read.collected = Some(Arc::new(known.with_part(survey, part)));
+        drop(read);
+        self.0.changed.notify_one();
     }
 }
 

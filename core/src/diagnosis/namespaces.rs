@@ -1,6 +1,6 @@
 //! Checks of the limits of namespaces: ResourceQuotas and LimitRanges.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     facts::{ClusterFacts, VpaFacts},
@@ -14,7 +14,10 @@ use crate::{
 };
 
 /// The recommended requests of one pod more than its requests now, by namespace: the largest of each resource.
-fn largest_increases(vpas: &[VpaFacts], workloads: &[Workload]) -> BTreeMap<Box<str>, Amounts> {
+fn largest_increases(
+    vpas: &[VpaFacts],
+    workloads: &[Arc<Workload>],
+) -> BTreeMap<Box<str>, Amounts> {
     let by_name: BTreeMap<_, _> =
         workloads.iter().map(|one| ((&*one.namespace, &*one.kind, &*one.name), one)).collect();
     let mut increases: BTreeMap<Box<str>, Amounts> = BTreeMap::new();

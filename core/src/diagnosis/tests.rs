@@ -2,6 +2,8 @@
 
 mod healthy_cluster;
 
+use std::sync::Arc;
+
 use serde_json::json;
 use strum::VariantArray as _;
 
@@ -17,7 +19,7 @@ use super::{
     },
 };
 use crate::{
-    rightsizing::survey::{Resource, RuntimeHint, Unread},
+    rightsizing::survey::{Resource, RuntimeHint, Unread, Workload},
     types::units::Bytes,
 };
 
@@ -39,8 +41,12 @@ fn samples(facts: &mut ClusterFacts) -> &mut SampleFacts {
     metrics_api(facts).samples.as_mut().expect("known")
 }
 
+fn workload(facts: &mut ClusterFacts) -> &mut Workload {
+    Arc::make_mut(&mut facts.survey.workloads[0])
+}
+
 fn set_runtime(facts: &mut ClusterFacts, runtime: RuntimeHint) {
-    facts.survey.workloads[0].containers[0].runtime = Some(Box::new(runtime));
+    workload(facts).containers[0].runtime = Some(Box::new(runtime));
 }
 
 fn go(mebibytes: i64, follows_limit: bool) -> RuntimeHint {
@@ -114,7 +120,7 @@ const FAULTS: &[(CheckId, Level, Change)] = &[
     }),
     (CheckId::WpaAndHpa, Level::Problem, |facts| push(&mut facts.wpas, scaler("api", "api"))),
     (CheckId::SingleReplicaSkipped, Level::Warning, |facts| {
-        facts.survey.workloads[0].replicas = Some(1);
+        workload(facts).replicas = Some(1);
     }),
     (CheckId::PdbBlocksAll, Level::Warning, |facts| facts.budgets = Ok(vec![budget(3)])),
     (CheckId::QuotaWithoutRoom, Level::Warning, |facts| facts.quotas = Ok(vec![quota("9950m")])),
@@ -203,7 +209,7 @@ const NO_FAULTS: &[(&str, Change)] = &[
         push(&mut facts.hpas, HpaFacts { scaler: scaler("web", "web"), utilization });
     }),
     ("one replica with minReplicas 1", |facts| {
-        facts.survey.workloads[0].replicas = Some(1);
+        workload(facts).replicas = Some(1);
         facts.vpas = Ok(vec![vpa("web", &json!({"updatePolicy": {"minReplicas": 1}}))]);
     }),
     ("a budget without evictions", |facts| {

@@ -61,7 +61,7 @@ fn recommend(state: State, usage: i64, rule: AutoscalerRule) -> Report {
     let main = container(amounts(Some(state.request), Some(100 * MI)), amounts(None, None));
     let mut web = deployment("web", 10, vec![main]);
     web.utilization_targets = vec![target];
-    let survey = Survey { workloads: vec![web], ..Survey::default() };
+    let survey = Survey { workloads: vec![web.into()], ..Survey::default() };
     // The margin of the recommender.
     let need = usage * 115 / 100;
     let bounds = [need * 9 / 10, need, need * 13 / 10];

@@ -2,7 +2,10 @@
 //!
 //! Each member is a run. So the rules for runs hold, as if a CronJob had created them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use super::survey::{Container, GroupMember, OwnerGroup, Workload};
 use crate::types::Time;
@@ -27,7 +30,7 @@ pub fn group_of(by: &str, mut members: Vec<GroupMember>) -> OwnerGroup {
 /// A Job that is known from series, and may not exist any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownJob {
-    pub namespace: Box<str>,
+    pub namespace: Arc<str>,
     pub name: Box<str>,
     /// The labels that Jobs are grouped by, as far as it has them.
     pub labels: BTreeMap<Box<str>, Box<str>>,
@@ -38,7 +41,7 @@ pub struct KnownJob {
 /// A container of Jobs with the same labels, by their series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownContainer {
-    pub namespace: Box<str>,
+    pub namespace: Arc<str>,
     /// The labels that Jobs are grouped by.
     pub labels: BTreeMap<Box<str>, Box<str>>,
     pub container: Container,
@@ -54,15 +57,15 @@ pub struct KnownJobs {
 }
 
 /// Cluster, namespace and name.
-type GroupKey = (Option<Box<str>>, Box<str>, Box<str>);
+type GroupKey = (Option<Box<str>>, Arc<str>, Box<str>);
 
 /// Groups the Jobs of a cluster that have the same values of these labels, together with those that are known from series.
 /// The latest Job shows the containers. Jobs without any of the labels are grouped by their names, if these end with a
 /// generated part and at least three are the same before it.
-pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &KnownJobs) {
+pub fn group_jobs(workloads: &mut Vec<Arc<Workload>>, labels: &[String], known: &KnownJobs) {
     let of_series: HashMap<(&str, &str), &KnownJob> =
         known.jobs.iter().map(|job| ((&*job.namespace, &*job.name), job)).collect();
-    let mut groups: BTreeMap<GroupKey, Vec<Workload>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey, Vec<Arc<Workload>>> = BTreeMap::new();
     let cluster = workloads.first().and_then(|workload| workload.cluster.clone());
     let all = std::mem::take(workloads);
     for mut workload in all {
@@ -74,7 +77,11 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
             workloads.push(workload);
             continue;
         };
-        workload.created = workload.created.or_else(|| of_job?.created);
+        if let Some(created) =
+            of_job.and_then(|job| job.created).filter(|_| workload.created.is_none())
+        {
+            Arc::make_mut(&mut workload).created = Some(created);
+        }
         let key = (workload.cluster.clone(), workload.namespace.clone(), name);
         groups.entry(key).or_default().push(workload);
     }
@@ -89,10 +96,10 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
         }
         if jobs.is_empty() {
             let namespace = container.namespace.clone();
-            jobs.push(Workload { namespace, kind: JOB.into(), ..Workload::default() });
+            jobs.push(Workload { namespace, kind: JOB.into(), ..Workload::default() }.into());
         }
         for job in jobs {
-            job.containers.push(container.container.clone());
+            Arc::make_mut(job).containers.push(container.container.clone());
         }
     }
     let by = format!("label {}", labels.join(","));
@@ -102,7 +109,7 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
                 && group_name(labels, label_of(&job.labels)).is_some_and(|known| known == name)
         });
         let workload = group(&by, jobs, of_group);
-        workloads.push(Workload { cluster, name, ..workload });
+        workloads.push(Workload { cluster, name, ..workload }.into());
     }
     group_namesakes(workloads);
     workloads.sort_by(|one, other| {
@@ -114,17 +121,17 @@ pub fn group_jobs(workloads: &mut Vec<Workload>, labels: &[String], known: &Know
 }
 
 /// Groups Jobs whose names are the same but for a generated part.
-fn group_namesakes(workloads: &mut Vec<Workload>) {
+fn group_namesakes(workloads: &mut Vec<Arc<Workload>>) {
     let key = |workload: &Workload| -> Option<GroupKey> {
         let name = generated_base(&workload.name).filter(|_| may_be_grouped(workload))?;
         Some((workload.cluster.clone(), workload.namespace.clone(), format!("{name}-*").into()))
     };
     let mut counts: BTreeMap<GroupKey, usize> = BTreeMap::new();
-    for key in workloads.iter().filter_map(key) {
+    for key in workloads.iter().map(Arc::as_ref).filter_map(key) {
         *counts.entry(key).or_default() += 1;
     }
     counts.retain(|_, count| *count >= MIN_NAMESAKES);
-    let mut groups: BTreeMap<GroupKey, Vec<Workload>> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupKey, Vec<Arc<Workload>>> = BTreeMap::new();
     for workload in std::mem::take(workloads) {
         match key(&workload).filter(|key| counts.contains_key(key)) {
             Some(key) => groups.entry(key).or_default().push(workload),
@@ -133,7 +140,7 @@ fn group_namesakes(workloads: &mut Vec<Workload>) {
     }
     for ((cluster, _, name), jobs) in groups {
         let workload = group("name", jobs, std::iter::empty());
-        workloads.push(Workload { cluster, name, ..workload });
+        workloads.push(Workload { cluster, name, ..workload }.into());
     }
 }
 
@@ -186,7 +193,11 @@ fn label_of<'a>(
 }
 
 /// The workload of these Jobs.
-fn group<'a>(by: &str, jobs: Vec<Workload>, known: impl Iterator<Item = &'a KnownJob>) -> Workload {
+fn group<'a>(
+    by: &str,
+    jobs: Vec<Arc<Workload>>,
+    known: impl Iterator<Item = &'a KnownJob>,
+) -> Workload {
     let mut members: BTreeMap<Box<str>, GroupMember> = BTreeMap::new();
     let member = |name: &str, created: Option<Time>, pods: &[Box<str>]| GroupMember {
         kind: JOB.into(),
@@ -217,7 +228,7 @@ fn group<'a>(by: &str, jobs: Vec<Workload>, known: impl Iterator<Item = &'a Know
         nodes,
         replicas: None,
         group: Some(group),
-        ..latest.unwrap_or_default()
+        ..latest.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 }
 
@@ -250,6 +261,12 @@ mod tests {
     }
 
     /// Each workload in one line, with the names of its members.
+    fn grouped(workloads: Vec<Workload>, labels: &[String], known: &KnownJobs) -> Vec<Workload> {
+        let mut workloads = workloads.into_iter().map(Arc::new).collect();
+        group_jobs(&mut workloads, labels, known);
+        workloads.into_iter().map(Arc::unwrap_or_clone).collect()
+    }
+
     fn lines(workloads: &[Workload]) -> Vec<String> {
         let line = |one: &Workload| {
             let members = one.group.iter().flat_map(|group| &group.members);
@@ -265,7 +282,7 @@ mod tests {
         let app = "example.com/app";
         let by = ["example.com/app".to_owned(), "team".to_owned()];
         let cron = Workload { kind: "CronJob".into(), ..job("night", 5, &[(app, "load")]) };
-        let mut workloads = vec![
+        let workloads = vec![
             job("load-1", 100, &[(app, "load"), ("team", "data")]),
             job("load-3", 300, &[(app, "load"), ("team", "data")]),
             job("load-2", 200, &[(app, "load"), ("team", "data")]),
@@ -281,7 +298,7 @@ mod tests {
             ],
             containers: Vec::new(),
         };
-        group_jobs(&mut workloads, &by, &series);
+        let workloads = grouped(workloads, &by, &series);
         assert_eq!(
             lines(&workloads),
             [
@@ -315,8 +332,8 @@ mod tests {
             containers: vec![of("load", &main), of("load", &proxy), of("here", &main)],
         };
         // Without the API server the labels are those of series.
-        let mut workloads = vec![job("here", 100, &[])];
-        group_jobs(&mut workloads, &by, &series);
+        let workloads = vec![job("here", 100, &[])];
+        let workloads = grouped(workloads, &by, &series);
         assert_eq!(
             lines(&workloads),
             ["Job/app=here 100 [here] 1", "Job/app=load 700 [load-2 load-1] 0"]
@@ -328,8 +345,8 @@ mod tests {
     fn of_too_many_jobs_the_latest_are_members() {
         let jobs =
             (0..MAX_MEMBERS as i64 + 5).map(|at| job(&format!("load-{at}"), at, &[("a", "b")]));
-        let mut workloads: Vec<Workload> = jobs.collect();
-        group_jobs(&mut workloads, &["a".to_owned()], &KnownJobs::default());
+        let workloads: Vec<Workload> = jobs.collect();
+        let workloads = grouped(workloads, &["a".to_owned()], &KnownJobs::default());
         let group = workloads[0].group.as_ref().expect("a group");
         assert_eq!((workloads.len(), group.members.len(), group.omitted), (1, MAX_MEMBERS, 5));
         assert_eq!(&*group.members[0].name, "load-204");
@@ -341,7 +358,7 @@ mod tests {
         volcano.api_version = Some("batch.volcano.sh/v1alpha1".into());
         let mut elsewhere = job("load-c5c6d", 1, &[]);
         elsewhere.namespace = "other".into();
-        let mut workloads = vec![
+        let workloads = vec![
             job("load-x2x4z", 100, &[]),
             job("load-b4b5c", 300, &[]),
             job("load-w9w8v", 200, &[]),
@@ -354,7 +371,7 @@ mod tests {
             volcano,
             elsewhere,
         ];
-        group_jobs(&mut workloads, &[], &KnownJobs::default());
+        let workloads = grouped(workloads, &[], &KnownJobs::default());
         let groups: Vec<&Workload> = workloads.iter().filter(|one| one.group.is_some()).collect();
         let names: Vec<_> = groups.iter().map(|one| (&*one.name, one.pods.len())).collect();
         assert_eq!(names, [("load-*", 3), ("report-*", 3)]);
@@ -380,9 +397,9 @@ mod tests {
 
     #[test]
     fn without_labels_nothing_is_grouped() {
-        let mut workloads = vec![job("a", 1, &[("app", "")]), job("b", 2, &[])];
+        let workloads = vec![job("a", 1, &[("app", "")]), job("b", 2, &[])];
         let before = workloads.clone();
-        group_jobs(&mut workloads, &["app".to_owned()], &KnownJobs::default());
+        let workloads = grouped(workloads, &["app".to_owned()], &KnownJobs::default());
         assert_eq!(workloads, before);
     }
 }

@@ -14,8 +14,9 @@ use crate::types::{
 /// Workloads, and what could not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Sorted by namespace, kind and name, each cluster for itself.
-    pub workloads: Vec<Workload>,
+    /// Sorted by namespace, kind and name, each cluster for itself. Those of a page share what has not changed since the
+    /// survey before.
+    pub workloads: Vec<Arc<Workload>>,
     /// What is missing from `workloads`. If this is not empty, the report is incomplete.
     pub unread: Vec<Unread>,
     /// Nodes by name, for prices and node groups; empty if they could not be read.
@@ -32,16 +33,15 @@ impl Survey {
     #[must_use]
     pub fn in_cluster(mut self, cluster: &str) -> Self {
         let in_cluster = |node: &str| Box::from(format!("{cluster}/{node}"));
-        for workload in &mut self.workloads {
+        for workload in self.workloads.iter_mut().map(Arc::make_mut) {
             workload.cluster = Some(cluster.into());
             for node in &mut workload.nodes {
                 *node = in_cluster(node);
             }
         }
         self.nodes = self.nodes.into_iter().map(|(name, node)| (in_cluster(&name), node)).collect();
-        for unread in self.unread.iter_mut().chain(&mut self.nodes_unread) {
-            unread.what = format!("{} in cluster {cluster}", unread.what);
-        }
+        self.unread = self.unread.into_iter().map(|unread| unread.in_cluster(cluster)).collect();
+        self.nodes_unread = self.nodes_unread.map(|unread| unread.in_cluster(cluster));
         self
     }
 
@@ -67,6 +67,14 @@ pub struct Unread {
     pub why: String,
 }
 
+impl Unread {
+    /// Names the cluster, for reports on several clusters.
+    #[must_use]
+    pub fn in_cluster(self, cluster: &str) -> Self {
+        Self { what: format!("{} in cluster {cluster}", self.what), ..self }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub labels: BTreeMap<Box<str>, Box<str>>,
@@ -88,11 +96,11 @@ pub struct Amounts {
 pub struct Workload {
     /// The name of the context or the value of the cluster label, if the report covers several clusters.
     pub cluster: Option<Box<str>>,
-    pub namespace: Box<str>,
+    pub namespace: Arc<str>,
     /// `apps/v1`; `None` if only series are known.
-    pub api_version: Option<Box<str>>,
+    pub api_version: Option<Arc<str>>,
     /// Its kind, such as `Deployment`.
-    pub kind: Box<str>,
+    pub kind: Arc<str>,
     pub name: Box<str>,
     /// The labels of the object.
     pub labels: Labels,
@@ -311,7 +319,7 @@ mod tests {
             };
             let unread = |what: &str| Unread { what: what.to_owned(), why: "forbidden".to_owned() };
             let survey = Survey {
-                workloads: vec![workload],
+                workloads: vec![workload.into()],
                 unread: vec![unread("deployments.apps")],
                 nodes: [("node-1".into(), Node::default())].into(),
                 nodes_unread: Some(unread("nodes")),

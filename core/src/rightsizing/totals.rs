@@ -134,7 +134,7 @@ mod tests {
         let amounts = testing::amounts(Some(500), Some(testing::MI));
         let web = testing::container(amounts, testing::amounts(None, None));
         let survey = Survey {
-            workloads: vec![testing::deployment("web", 1, vec![web])],
+            workloads: vec![testing::deployment("web", 1, vec![web]).into()],
             ..Survey::default()
         };
         let report = report(&survey, &|_, _| None, &ReportOptions::default(), Time::EPOCH);

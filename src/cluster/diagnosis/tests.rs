@@ -310,7 +310,7 @@ async fn a_live_pod_is_judged_by_the_annotation_of_the_webhook() {
             .with("/api/v1/namespaces/shop/pods", created);
         let client = server.client();
         let reader = ListReader::new(&client, None);
-        let survey = survey_cluster(&client, &SurveyScope::default()).await;
+        let survey = survey_cluster(&client, &SurveyScope::default(), None).await;
         let vpas = objects::vpas(&reader).await;
         let live = live_pod::live_pod(&reader, &vpas, &survey).await.expect("it is created");
         assert_eq!((&*live.pod, live.is_changed), ("shop/web-1-a", is_changed));

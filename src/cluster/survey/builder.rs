@@ -259,8 +259,8 @@ impl SurveyBuilder {
         self.controllers.keys().any(is_in) || self.pods.keys().any(is_in)
     }
 
-    /// The workloads in scope whose labels match.
-    pub fn build(mut self, selector: &Selector) -> Survey {
+    /// The workloads in scope whose labels match. Those that are equal to one of an earlier survey are shared with it.
+    pub fn build(mut self, selector: &Selector, earlier: Option<&Survey>) -> Survey {
         self.shared = SharedValues::default();
         let mut drafts: BTreeMap<ControllerId, Draft> = BTreeMap::new();
         let (pods, finished_pods) = (mem::take(&mut self.pods), mem::take(&mut self.finished_pods));
@@ -309,7 +309,8 @@ impl SurveyBuilder {
                 draft.api_version.get_or_insert_with(|| Arc::clone(version));
             }
         }
-        let mut workloads: Vec<Workload> = Vec::with_capacity(drafts.len());
+        let earlier = earlier.map(|survey| &*survey.workloads).unwrap_or_default();
+        let mut workloads: Vec<Arc<Workload>> = Vec::with_capacity(drafts.len());
         let mut targets: BTreeMap<ControllerId, Vec<UtilizationTarget>> = BTreeMap::new();
         for (id, target) in &self.targets {
             targets.entry(self.top_of(id)).or_default().push(target.clone());
@@ -346,7 +347,9 @@ impl SurveyBuilder {
             workload.scaled_by.sort_unstable();
             workload.autoscalers_unknown = self.unknown_autoscalers.include(&id.namespace);
             workload.vpa = vpas.get(&id).cloned();
-            workloads.push(workload);
+            let found = earlier.binary_search_by(|of| identity(of).cmp(&identity(&workload)));
+            let shared = found.ok().map(|index| &earlier[index]).filter(|of| ***of == workload);
+            workloads.push(shared.map_or_else(|| Arc::new(workload), Arc::clone));
             if !template_owners.contains(&id) {
                 self.controllers.remove(&id);
             }
@@ -396,7 +399,6 @@ impl SurveyBuilder {
             _ => listed.and_then(|listed| listed.replicas).or(count),
         };
         let api_version = listed.map(|listed| &listed.api_version).or(draft.api_version.as_ref());
-        let api_version = api_version.map(|version| Box::from(&**version));
         // Unzipped vectors have room for more.
         let (names, nodes): (Vec<_>, Vec<_>) = pods.into_iter().unzip();
         let (mut pods, mut nodes): (Vec<Box<str>>, Vec<Box<str>>) =
@@ -426,9 +428,9 @@ impl SurveyBuilder {
         let group = is_group.then(|| group_of("owner", draft.members));
         Workload {
             cluster: None,
-            namespace: (*id.namespace).into(),
-            api_version,
-            kind: (*id.kind).into(),
+            namespace: Arc::clone(&id.namespace),
+            api_version: api_version.cloned(),
+            kind: Arc::clone(&id.kind),
             name: (*id.name).into(),
             labels: metadata.labels,
             annotations: metadata.annotations,
@@ -447,6 +449,11 @@ impl SurveyBuilder {
             group,
         }
     }
+}
+
+/// What surveys are sorted by.
+fn identity(workload: &Workload) -> [&str; 3] {
+    [&workload.namespace, &workload.kind, &workload.name]
 }
 
 pub(super) fn invalid_object(kind: &str, metadata: &ObjectMeta, reason: &str) -> Unread {

@@ -7,7 +7,10 @@ mod groups;
 mod optional_kinds;
 mod running_pods;
 
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use plimsoll_core::{
     rightsizing::survey::{
@@ -59,7 +62,7 @@ fn lines(survey: &Survey) -> Vec<String> {
         let memory = amounts.memory.map_or_else(|| "-".to_owned(), |it| (it.0 >> 20).to_string());
         format!("{cpu}/{memory}")
     };
-    let line = |one: &Workload| {
+    let line = |one: &Arc<Workload>| {
         let containers = one.containers.iter().map(|container| {
             let role = match container.role {
                 ContainerRole::Main => "",
@@ -190,6 +193,24 @@ async fn each_kind_of_workload_is_found_with_its_pods() {
         find("web").created.map(|at| at.to_string()).as_deref(),
         Some("2026-11-01T00:00:00Z")
     );
+}
+
+#[tokio::test]
+async fn workloads_that_have_not_changed_are_shared_with_the_survey_before() {
+    let scope = SurveyScope::default();
+    let deployment = |name: &str, replicas: u32| {
+        let spec = template(replicas, json!([{"name": "main"}]));
+        controller(name, json!([]), spec)
+    };
+    let cluster = Cluster::default().with(DEPLOYMENTS, deployment("api", 1));
+    let before = cluster.clone().with(DEPLOYMENTS, deployment("web", 1)).survey(&scope).await;
+    let after = cluster.with(DEPLOYMENTS, deployment("web", 2));
+    let after = after.with(DEPLOYMENTS, deployment("cart", 1));
+    let after = after.survey_after(Some(&before), &scope).await;
+    let find = |name: &str| after.workloads.iter().find(|one| *one.name == *name).expect(name);
+    assert_eq!(after.workloads.len(), 3);
+    assert!(Arc::ptr_eq(&before.workloads[0], find("api")));
+    assert_eq!((before.workloads[1].replicas, find("web").replicas), (Some(1), Some(2)));
 }
 
 #[tokio::test]
@@ -453,7 +474,7 @@ proptest! {
         }
         builder.set_scalable("example.com/v1", "Scalable", true);
         builder.set_scalable("example.com/v1", "Plain", false);
-        let survey = builder.build(&Selector::everything());
+        let survey = builder.build(&Selector::everything(), None);
         let mut found: Vec<String> =
             survey.workloads.iter().flat_map(|one| &one.pods).map(ToString::to_string).collect();
         found.sort_unstable();

@@ -96,7 +96,7 @@ struct Source {
     server: ConnectedServer,
     survey: Survey,
     /// The workloads by the name of their cluster in the series of the server.
-    clusters: Vec<(Option<Box<str>>, Vec<Workload>)>,
+    clusters: Vec<(Option<Box<str>>, Vec<Arc<Workload>>)>,
 }
 
 /// Reads and replays workloads whose replicas do not depend on requests.
@@ -140,7 +140,7 @@ pub async fn estimate(
 
 impl Source {
     fn workloads(&self) -> impl Iterator<Item = &Workload> {
-        self.clusters.iter().flat_map(|(_, workloads)| workloads)
+        self.clusters.iter().flat_map(|(_, workloads)| workloads).map(Arc::as_ref)
     }
 }
 
@@ -213,7 +213,7 @@ impl BacktestPlan {
         for source in &sources {
             for (cluster, workloads) in &source.clusters {
                 let history = source.history(config, cluster.as_deref(), now);
-                let workloads: Vec<&Workload> = workloads.iter().collect();
+                let workloads: Vec<&Workload> = workloads.iter().map(Arc::as_ref).collect();
                 // Those that turn out to be too large together are divided.
                 let mut pending = groups(&workloads, evaluation, part_bytes);
                 pending.reverse();
@@ -252,11 +252,13 @@ impl BacktestPlan {
 
 impl Source {
     fn new(target: &Target, server: ConnectedServer, mut survey: Survey) -> Self {
-        let mut clusters: Vec<(Option<Box<str>>, Vec<Workload>)> = Vec::new();
+        let mut clusters: Vec<(Option<Box<str>>, Vec<Arc<Workload>>)> = Vec::new();
         for mut workload in std::mem::take(&mut survey.workloads) {
             // The value of the label of clusters selects series; the name of a context does not.
             let of_series = workload.cluster.clone();
-            workload.cluster = target.name().map(Into::into).or(workload.cluster);
+            if let Some(cluster) = target.name() {
+                Arc::make_mut(&mut workload).cluster = Some(cluster.into());
+            }
             match clusters.iter_mut().find(|(cluster, _)| *cluster == of_series) {
                 Some((_, workloads)) => workloads.push(workload),
                 None => clusters.push((of_series, vec![workload])),
@@ -295,7 +297,7 @@ fn with_scaling(
         let is_recorded = |workload: &&&Workload| {
             recording.cluster == workload.cluster
                 && *recording.key.namespace == *workload.namespace
-                && recording.kind == workload.kind
+                && *recording.kind == *workload.kind
                 && *recording.key.name == *workload.name
         };
         let workload = group.iter().find(is_recorded);
@@ -314,7 +316,7 @@ fn select(sources: &mut [Source], config: &BacktestConfig) -> Result<(), Backtes
                 || *wanted == format!("{namespace}/{kind}/{name}")
         };
         for (_, workloads) in sources.iter_mut().flat_map(|source| &mut source.clusters) {
-            workloads.retain(matches);
+            workloads.retain(|workload| matches(workload));
         }
         if sources.iter().all(|source| source.workloads().next().is_none()) {
             return Err(BacktestError::NoWorkload(wanted.clone()));

@@ -103,7 +103,7 @@ async fn read_facts(
         ..Default::default()
     };
     // Before the other lists, so that no more requests are sent at once than either of them sends.
-    let survey = Box::pin(survey_cluster(client, &scope)).await;
+    let survey = Box::pin(survey_cluster(client, &scope, None)).await;
     let autoscalers = async {
         tokio::join!(objects::vpas(&reader), objects::hpas(&reader), objects::wpas(&reader))
     };

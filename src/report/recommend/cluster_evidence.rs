@@ -46,11 +46,17 @@ pub struct EvidenceOptions<'a> {
     pub thresholds: &'a UnsaidThresholds,
 }
 
-/// What history shows about the workloads of a cluster.
+/// Receives the evidence of workloads, because not all of it need be in memory twice.
+pub trait EvidenceProgress: Send {
+    /// The number of workloads whose history is complete.
+    fn histories(&mut self, done: usize);
+    /// The evidence of some of the workloads, in their order.
+    fn evidence(&mut self, workloads: &[&Workload], evidence: Vec<WorkloadEvidence>);
+}
+
+/// What is known of the history of a cluster, besides the evidence of its workloads.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterEvidence {
-    /// The evidence of each workload, in their order.
-    pub workloads: Vec<WorkloadEvidence>,
     /// What could not be read.
     pub unread: Vec<Unread>,
     /// The start and the end of the history.
@@ -63,8 +69,7 @@ pub struct ClusterEvidence {
     pub remarks: Vec<String>,
 }
 
-/// Reads the evidence of the workloads of a cluster, with its nodes. `progress` is called with the number of workloads whose
-/// history is complete.
+/// Reads the evidence of the workloads of a cluster, with its nodes.
 ///
 /// Fails only if the server has no series of containers or denies access. Everything else that fails gives no number and is
 /// part of the result.
@@ -72,19 +77,16 @@ pub async fn read_cluster_evidence(
     history: &PrometheusHistory,
     (surveyed, nodes): (&[&Workload], &BTreeMap<Box<str>, Node>),
     options: EvidenceOptions<'_>,
-    progress: &mut (dyn FnMut(usize) + Send),
+    progress: &mut dyn EvidenceProgress,
 ) -> Result<ClusterEvidence, DetectError> {
     let mut all = ClusterEvidence::default();
-    all.workloads.resize_with(surveyed.len(), WorkloadEvidence::default);
     let (mut last_sample, mut done) = (None, 0);
     for part in parts(surveyed, PART) {
         let workloads: Vec<&Workload> = part.iter().map(|index| surveyed[*index]).collect();
-        let mut progress = |count: usize| progress(done + count);
-        let read = read_part(history, (&workloads, nodes), options, &mut progress).await?;
+        let mut histories = |count: usize| progress.histories(done + count);
+        let read = read_part(history, (&workloads, nodes), options, &mut histories).await?;
         done += part.len();
-        for (index, evidence) in part.into_iter().zip(read.evidence.workloads) {
-            all.workloads[index] = evidence;
-        }
+        progress.evidence(&workloads, read.workloads);
         last_sample = last_sample.max(read.last_sample);
         all.unread.extend(read.evidence.unread);
         all.remarks.extend(read.evidence.remarks);
@@ -130,6 +132,8 @@ fn parts(surveyed: &[&Workload], most: usize) -> Vec<Vec<usize>> {
 
 /// The evidence of some workloads, without remarks about its age.
 struct PartEvidence {
+    /// In the order of the workloads.
+    workloads: Vec<WorkloadEvidence>,
     evidence: ClusterEvidence,
     last_sample: Option<Time>,
 }
@@ -175,10 +179,10 @@ async fn read_part(
         if left > 0 { finished.get(key).cloned() } else { finished.remove(key) }
     };
     let of_workload = |workload: &&Workload| read.of(&workload_key(workload), workload, &mut take);
-    evidence.workloads = surveyed.iter().map(of_workload).collect();
+    let workloads = surveyed.iter().map(of_workload).collect();
     evidence.unread.extend(histories.unread.iter().cloned());
     (evidence.span, evidence.step) = (histories.span, histories.step);
-    Ok(PartEvidence { evidence, last_sample: histories.last_sample })
+    Ok(PartEvidence { workloads, evidence, last_sample: histories.last_sample })
 }
 
 /// That peaks of some workloads are only known of a part of the time.

@@ -130,6 +130,8 @@ impl Estimate {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use plimsoll_core::rightsizing::survey::{Container, Workload};
 
     use super::*;
@@ -137,14 +139,16 @@ mod tests {
     const WEEK: Duration = Duration::from_hours(8 * 24);
 
     fn survey(workloads: usize, pods: usize, replicas: Option<u32>) -> Survey {
-        let workload = |index: usize| Workload {
-            namespace: format!("ns-{}", index % 20).into(),
-            kind: "Deployment".into(),
-            name: format!("web-{index}").into(),
-            replicas,
-            pods: (0..pods).map(|pod| format!("web-{index}-{pod}").into()).collect(),
-            containers: vec![Container::default()],
-            ..Workload::default()
+        let workload = |index: usize| {
+            Arc::new(Workload {
+                namespace: format!("ns-{}", index % 20).into(),
+                kind: "Deployment".into(),
+                name: format!("web-{index}").into(),
+                replicas,
+                pods: (0..pods).map(|pod| format!("web-{index}-{pod}").into()).collect(),
+                containers: vec![Container::default()],
+                ..Workload::default()
+            })
         };
         Survey { workloads: (0..workloads).map(workload).collect(), ..Survey::default() }
     }

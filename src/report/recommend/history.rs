@@ -117,12 +117,12 @@ impl HistoryWorkload {
 
 /// The key of the VPA that stands for a workload.
 pub fn workload_key(workload: &Workload) -> ObjectKey {
-    ObjectKey::new(&*workload.namespace, format!("{}/{}", workload.kind, workload.name))
+    ObjectKey::new(Arc::clone(&workload.namespace), format!("{}/{}", workload.kind, workload.name))
 }
 
 /// The key of the VPA that stands for a member of a group.
 pub fn member_key(workload: &Workload, member: &GroupMember) -> ObjectKey {
-    ObjectKey::new(&*workload.namespace, format!("{}/{}", member.kind, member.name))
+    ObjectKey::new(Arc::clone(&workload.namespace), format!("{}/{}", member.kind, member.name))
 }
 
 /// What the history of a workload shows.

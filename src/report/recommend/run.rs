@@ -18,7 +18,7 @@ use plimsoll_core::{
         assembly::report,
         options::ReportOptions,
         report::Report,
-        survey::{Container, Workload},
+        survey::{Container, Survey, Workload},
     },
     types::{Time, compat::Compat},
 };
@@ -28,7 +28,9 @@ use plimsoll_storage::prometheus::{
 };
 
 use self::collect::collect_all;
-pub use self::collect::{Collected, Collector, EvidenceKey, Target, targets};
+pub use self::collect::{
+    Collected, Collector, EvidenceByWorkload, EvidenceKey, Target, evidence_key, targets,
+};
 use super::{
     estimate::{Estimate, Step},
     history::ReplacedContainers,
@@ -76,6 +78,8 @@ pub struct RecommendConfig {
     pub node_group_label: Option<String>,
     /// Containers for which the recommendation of a VPA is used instead.
     pub replaced: Arc<ReplacedContainers>,
+    /// The survey of the last time, with which unchanged workloads are shared.
+    pub earlier: Option<Arc<Survey>>,
     /// What is decided about the numbers.
     pub report: ReportOptions,
 }
@@ -121,6 +125,8 @@ pub trait RecommendProgress: Send {
     fn stage(&mut self, text: &str);
     /// The number of workloads whose history is complete, and of all workloads.
     fn histories(&mut self, done: usize, total: usize);
+    /// The workloads of a cluster are known; and after that, each time, the evidence of some more of them.
+    fn evidence(&mut self, _survey: &Arc<Survey>, _part: &EvidenceByWorkload) {}
 }
 
 /// Ignores all progress.
@@ -206,10 +212,7 @@ pub async fn estimate(
 
 /// Decides what to say about what was read.
 pub fn decide(config: &RecommendConfig, collected: &Collected, now: Time) -> Report {
-    let mut options = config.report.clone();
-    options.window = collected.runs_window;
-    options.head.sources.clone_from(&collected.sources);
-    options.head.remarks.extend(collected.remarks.iter().cloned());
+    let options = collected.report_options(config);
     let evidence_of = |workload: &Workload, container: &Container| {
         collected.evidence_of(workload)?.get(&container.name)
     };

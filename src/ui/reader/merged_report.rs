@@ -36,11 +36,7 @@ pub(super) struct MergedReport {
 
 impl MergedReport {
     pub fn new(config: &RecommendConfig, collected: Arc<Collected>, now: Time) -> Self {
-        let mut options = config.report.clone();
-        options.window = collected.runs_window;
-        options.head.sources.clone_from(&collected.sources);
-        options.head.remarks.extend(collected.remarks.iter().cloned());
-        Self { collected, options, now }
+        Self { options: collected.report_options(config), collected, now }
     }
 
     /// The report without its workloads, and a row of each of them.
@@ -48,7 +44,7 @@ impl MergedReport {
         let mut rows = RowBuilder::new(vpas, self.now);
         let evidence_of = |workload: &Workload| self.evidence_of(vpas, workload);
         let mut add = |index: usize, report: WorkloadReport| rows.add(index, &report);
-        let survey = &self.collected.survey;
+        let survey = &*self.collected.survey;
         let report = each_report(survey, &evidence_of, &self.options, self.now, &mut add);
         (report, rows.finish())
     }
@@ -167,13 +163,14 @@ mod tests {
     /// Three workloads, not in the order of the report. One of their containers has evidence, which has no number.
     fn merged() -> MergedReport {
         let workloads =
-            vec![workload("web", None), workload("cart", Some("cart")), workload("ads", None)];
+            [workload("web", None), workload("cart", Some("cart")), workload("ads", None)];
+        let workloads = workloads.map(Arc::new).into();
         let evidence = ContainerEvidence { oom_kills: 2, ..ContainerEvidence::default() };
         let of_web: WorkloadEvidence = [(Arc::from("main"), evidence)].into_iter().collect();
         let key = (None, ObjectKey::new("shop", "Deployment/web"));
         let collected = Collected {
-            survey: Survey { workloads, ..Survey::default() },
-            evidence: [(key, of_web)].into(),
+            survey: Arc::new(Survey { workloads, ..Survey::default() }),
+            evidence: [(key, Arc::new(of_web))].into(),
             ..Collected::default()
         };
         let options = ReportOptions::default();

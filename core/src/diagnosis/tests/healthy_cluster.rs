@@ -173,7 +173,7 @@ pub(super) fn healthy() -> ClusterFacts {
         vpas: Ok(vec![vpa("web", &json!({}))]),
         hpas: Ok(vec![HpaFacts { scaler: scaler("api", "api"), utilization }]),
         wpas: Ok(vec![scaler("queue", "queue")]),
-        survey: Survey { workloads: vec![workload()], ..Survey::default() },
+        survey: Survey { workloads: vec![workload().into()], ..Survey::default() },
         limit_ranges: Ok(vec![limit_range("4Gi")]),
         quotas: Ok(vec![quota("2")]),
         budgets: Ok(vec![budget(2)]),

@@ -1,6 +1,6 @@
 //! Whole reports: what is said of which workload, and that nothing depends on chance.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 
@@ -27,6 +27,7 @@ fn report_of(survey: &Survey, evidence: &ContainerEvidence, options: &ReportOpti
 }
 
 fn survey_of(workloads: Vec<Workload>) -> Survey {
+    let workloads = workloads.into_iter().map(Arc::new).collect();
     Survey { workloads, ..Survey::default() }
 }
 

@@ -49,7 +49,8 @@ pub fn each_report(
     visit: &mut dyn FnMut(usize, WorkloadReport),
 ) -> Report {
     let assembly = Assembly::new(survey, options, now);
-    let mut workloads: Vec<(usize, &Workload)> = survey.workloads.iter().enumerate().collect();
+    let workloads = survey.workloads.iter().map(|workload| &**workload);
+    let mut workloads: Vec<(usize, &Workload)> = workloads.enumerate().collect();
     workloads.sort_by(|(_, left), (_, right)| identity(left).cmp(&identity(right)));
     let (mut all, mut namespaces) =
         (TotalsBuilder::default(), BTreeMap::<String, TotalsBuilder>::new());

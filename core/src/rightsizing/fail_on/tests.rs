@@ -42,7 +42,8 @@ fn conditions_are_parsed_and_printed() {
 /// MiB; a core costs 73 a month and memory nothing.
 fn report_of(cpu: i64) -> Report {
     let web = container(amounts(Some(cpu), Some(500 * MI)), amounts(None, None));
-    let survey = Survey { workloads: vec![deployment("web", 1, vec![web])], ..Survey::default() };
+    let workloads = vec![deployment("web", 1, vec![web]).into()];
+    let survey = Survey { workloads, ..Survey::default() };
     let evidence: ContainerEvidence = evidence([900, 1000, 1500], [400 * MI, 500 * MI, 600 * MI]);
     let prices = Prices::parse("cpuCoreHour: 0.1\nmemoryGiBHour: 0").expect("prices");
     let options = ReportOptions { prices: Some(prices), ..ReportOptions::default() };

@@ -62,7 +62,7 @@ async fn ten_thousand_objects_need_few_requests() {
 async fn read_large_cluster(server: &FakeServer) {
     let client = server.client();
     let reader = ListReader::new(&client, None);
-    let survey = survey_cluster(&client, &SurveyScope::default()).await;
+    let survey = survey_cluster(&client, &SurveyScope::default(), None).await;
     let (vpas, hpas, wpas, nodes, budgets) = tokio::join!(
         objects::vpas(&reader),
         objects::hpas(&reader),

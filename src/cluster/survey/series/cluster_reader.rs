@@ -72,14 +72,17 @@ impl SeriesReader<'_> {
                 None => self.rows_by_name(group.as_deref()).await,
             };
             match rows {
-                Ok(rows) => survey.workloads.extend(rows.into_workloads(self.scope)),
+                Ok(rows) => {
+                    let workloads = rows.into_workloads(self.scope).into_iter();
+                    survey.workloads.extend(workloads.map(Arc::new));
+                }
                 Err(error) => match halves(group.as_deref(), &namespaces, &error) {
                     Some(halves) => groups.extend(halves),
                     None => survey.unread.push(unread("workloads", group.as_deref(), &error)),
                 },
             }
         }
-        let order = |workload: &Workload| {
+        let order = |workload: &Arc<Workload>| {
             (workload.namespace.clone(), workload.kind.clone(), workload.name.clone())
         };
         survey.workloads.sort_by_cached_key(order);
@@ -94,7 +97,7 @@ impl SeriesReader<'_> {
         };
         if !states.is_some_and(collects) {
             let containers =
-                survey.workloads.iter_mut().flat_map(|workload| &mut workload.containers);
+                survey.workloads.iter_mut().flat_map(|of| &mut Arc::make_mut(of).containers);
             containers.for_each(|container| container.resources_unknown = true);
         }
         self.add_groups(states, &mut survey).await;
@@ -187,7 +190,7 @@ impl SeriesReader<'_> {
             }
         }
         let containers = containers.into_iter().map(|((namespace, labels, _), container)| {
-            KnownContainer { namespace, labels, container }
+            KnownContainer { namespace: namespace.into(), labels, container }
         });
         Ok(KnownJobs { jobs, containers: containers.collect() })
     }

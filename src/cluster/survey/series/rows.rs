@@ -284,8 +284,8 @@ impl SurveyRows {
             requests.memory = requests.memory.filter(|_| requests.memory != limits.memory);
         }
         Workload {
-            namespace,
-            kind,
+            namespace: namespace.into(),
+            kind: kind.into(),
             name,
             replicas,
             nodes: nodes.into_iter().flatten().collect(),

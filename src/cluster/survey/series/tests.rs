@@ -129,7 +129,7 @@ fn lines(survey: &Survey) -> Vec<String> {
         let memory = amounts.memory.map_or_else(|| "-".to_owned(), |it| (it.0 >> 20).to_string());
         format!("{cpu}/{memory}")
     };
-    let line = |one: &Workload| {
+    let line = |one: &Arc<Workload>| {
         let containers = one.containers.iter().map(|container| {
             let role = match container.role {
                 ContainerRole::Main => "",

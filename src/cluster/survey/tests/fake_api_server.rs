@@ -109,11 +109,15 @@ impl Cluster {
     }
 
     pub async fn survey(&self, scope: &SurveyScope) -> Survey {
+        self.survey_after(None, scope).await
+    }
+
+    pub async fn survey_after(&self, earlier: Option<&Survey>, scope: &SurveyScope) -> Survey {
         let cluster = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (code, body) = cluster.respond(&request);
             ready(Response::builder().status(code).body(Body::from(body.to_string().into_bytes())))
         });
-        survey_cluster(&Client::new(service, "default"), scope).await
+        survey_cluster(&Client::new(service, "default"), scope, earlier).await
     }
 }

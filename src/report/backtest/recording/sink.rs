@@ -243,7 +243,7 @@ impl PartialWorkload {
         pods.sort_by(|one, other| (one.born, &one.name).cmp(&(other.born, &other.name)));
         WorkloadRecording {
             cluster: workload.cluster.clone(),
-            kind: workload.kind.clone(),
+            kind: (*workload.kind).into(),
             key: ObjectKey::new(&*workload.namespace, &*workload.name),
             from,
             containers,

@@ -212,14 +212,29 @@ fn java_workload(namespace: &str) -> Workload {
     workload
 }
 
-async fn read(server: &Arc<FakePrometheus>) -> Result<ClusterEvidence, DetectError> {
+/// Keeps the evidence of all workloads.
+#[derive(Default)]
+struct KeptEvidence(Vec<WorkloadEvidence>);
+
+impl EvidenceProgress for KeptEvidence {
+    fn histories(&mut self, _: usize) {}
+
+    fn evidence(&mut self, _: &[&Workload], evidence: Vec<WorkloadEvidence>) {
+        self.0.extend(evidence);
+    }
+}
+
+/// What is known of a cluster, and the evidence of its workloads.
+type Read = (ClusterEvidence, Vec<WorkloadEvidence>);
+
+async fn read(server: &Arc<FakePrometheus>) -> Result<Read, DetectError> {
     read_workloads(server, &NAMESPACES.map(workload)).await
 }
 
 async fn read_workloads(
     server: &Arc<FakePrometheus>,
     workloads: &[Workload],
-) -> Result<ClusterEvidence, DetectError> {
+) -> Result<Read, DetectError> {
     let prometheus = PrometheusConfig {
         transport: TransportConfig::default(),
         series_options: SchemaOverrides::default(),
@@ -253,9 +268,10 @@ async fn read_workloads(
     };
     let workloads: Vec<&Workload> = workloads.iter().collect();
     let nodes = BTreeMap::new();
-    let result = read_cluster_evidence(&history, (&workloads, &nodes), options, &mut |_| {}).await;
+    let mut kept = KeptEvidence::default();
+    let result = read_cluster_evidence(&history, (&workloads, &nodes), options, &mut kept).await;
     assert!(tally.totals().queries > 0);
-    result
+    result.map(|found| (found, kept.0))
 }
 
 #[test]
@@ -272,10 +288,10 @@ fn parts_have_whole_namespaces_and_each_workload_once() {
 #[tokio::test(start_paused = true)]
 async fn nothing_after_the_time_of_the_report_is_queried() {
     let server = FakePrometheus::new(|_| None);
-    let found = read(&server).await.expect("evidence");
+    let (found, workloads) = read(&server).await.expect("evidence");
     assert_eq!(found.unread, []);
     assert_eq!(found.remarks, [""; 0]);
-    for evidence in &found.workloads {
+    for evidence in &workloads {
         let main = &evidence["main"];
         assert_eq!(main.gap, None);
         let target = main.recommendation.as_ref().and_then(|known| known.target.cpu);
@@ -309,8 +325,8 @@ async fn a_query_that_fails_in_the_middle_gives_no_number_and_is_named() {
                 && query.end > middle;
             is_hit.then_some((status, message))
         });
-        let found = read(&server).await.expect("evidence of the other");
-        let [broken, shop] = &found.workloads[..] else { panic!("two workloads") };
+        let (found, workloads) = read(&server).await.expect("evidence of the other");
+        let [broken, shop] = &workloads[..] else { panic!("two workloads") };
         assert_eq!(broken["main"].gap, Some(EvidenceGap::Unread), "{message}");
         assert_eq!(broken["main"].recommendation, None, "{message}: half a history is no number");
         assert!(shop["main"].recommendation.is_some(), "{message}");
@@ -328,8 +344,8 @@ async fn other_evidence_that_fails_is_unknown_and_does_not_hide_the_recommendati
         let server = FakePrometheus::new(move |query| {
             query.text.contains(text).then_some((422, "found duplicate series"))
         });
-        let found = read(&server).await.expect("evidence");
-        let main = &found.workloads[1]["main"];
+        let (found, workloads) = read(&server).await.expect("evidence");
+        let main = &workloads[1]["main"];
         assert!(main.recommendation.is_some() && main.gap.is_none(), "{text}");
         let named: BTreeSet<&str> = found
             .unread
@@ -380,9 +396,10 @@ async fn page_cache_and_java_memory_are_read_if_there_are_series() {
         "jvm_threads_current",
         "jvm_gc_live_data_size_bytes",
     ]);
-    let found = read_workloads(&server, &NAMESPACES.map(java_workload)).await.expect("evidence");
+    let read = read_workloads(&server, &NAMESPACES.map(java_workload)).await;
+    let (found, workloads) = read.expect("evidence");
     assert_eq!(found.unread, []);
-    for evidence in &found.workloads {
+    for evidence in &workloads {
         let main = &evidence["main"];
         let needed = main.needed_memory.as_ref().expect("there are series");
         assert!((8..=9).contains(&needed.needed.iter().len()), "one for each day");
@@ -411,7 +428,7 @@ async fn objects_of_the_same_name_in_several_api_groups_share_a_history() {
         ..workload("shop")
     };
     let found = read_workloads(&server, &[of_group("apps"), of_group("extensions")]).await;
-    let workloads = found.expect("evidence").workloads;
+    let (_, workloads) = found.expect("evidence");
     assert!(workloads[0]["main"].recommendation.is_some());
     assert_eq!(workloads[0], workloads[1]);
 }

@@ -11,6 +11,7 @@ use plimsoll_core::{
     recommender::HistoryWeighting,
     rightsizing::{
         evidence::EvidenceGap,
+        options::ReportOptions,
         owner_groups::{KnownJobs, group_jobs},
         report::SourceReport,
         survey::{Survey, Unread, Workload},
@@ -30,7 +31,9 @@ use crate::{
         prometheus::PrometheusConfig,
     },
     report::recommend::{
-        cluster_evidence::{ClusterEvidence, EvidenceOptions, read_cluster_evidence},
+        cluster_evidence::{
+            ClusterEvidence, EvidenceOptions, EvidenceProgress, read_cluster_evidence,
+        },
         estimate::{Step, series},
         evidence::{WorkloadEvidence, with_gap},
         history::{HistoryModel, workload_key},
@@ -48,12 +51,16 @@ const DEFAULT_STEP: Duration = Duration::from_mins(1);
 /// The key of a workload: its cluster if the report covers several, and its namespace with `Kind/name`.
 pub type EvidenceKey = (Option<Box<str>>, ObjectKey);
 
+pub type EvidenceByWorkload = HashMap<EvidenceKey, Arc<WorkloadEvidence>>;
+
 /// Everything that was read.
 #[derive(Debug, Default)]
 pub struct Collected {
-    /// The workloads of all clusters, and what could not be read.
-    pub survey: Survey,
-    pub evidence: HashMap<EvidenceKey, WorkloadEvidence>,
+    /// The workloads of all clusters.
+    pub survey: Arc<Survey>,
+    pub evidence: EvidenceByWorkload,
+    /// What could not be read, besides what the survey says.
+    pub unread: Vec<Unread>,
     /// The servers.
     pub sources: Vec<SourceReport>,
     /// Remarks about the whole report.
@@ -65,12 +72,20 @@ pub struct Collected {
 impl Collected {
     /// Adds what was read of another cluster; `cluster` is its name if there are several.
     fn merge(&mut self, other: Self, cluster: Option<&str>) {
-        let Self { survey, evidence, sources, remarks, runs_window } = other;
+        let Self { survey, evidence, unread, sources, remarks, runs_window } = other;
         self.runs_window = self.runs_window.max(runs_window);
-        self.survey.merge(match cluster {
-            Some(cluster) => survey.in_cluster(cluster),
-            None => survey,
-        });
+        match cluster {
+            Some(cluster) => {
+                let survey = Arc::unwrap_or_clone(survey).in_cluster(cluster);
+                Arc::make_mut(&mut self.survey).merge(survey);
+            }
+            // It is the only one.
+            None => self.survey = survey,
+        }
+        self.unread.extend(unread.into_iter().map(|unread| match cluster {
+            Some(cluster) => unread.in_cluster(cluster),
+            None => unread,
+        }));
         let named = |own: Option<Box<str>>| cluster.map(Into::into).or(own);
         self.evidence.extend(evidence.into_iter().map(|((own, key), of)| ((named(own), key), of)));
         self.sources.extend(sources.into_iter().map(|source| {
@@ -84,8 +99,43 @@ impl Collected {
     }
 
     pub fn evidence_of(&self, workload: &Workload) -> Option<&WorkloadEvidence> {
-        self.evidence.get(&(workload.cluster.clone(), workload_key(workload)))
+        self.evidence.get(&evidence_key(workload)).map(|evidence| &**evidence)
     }
+
+    /// The same with the workloads of a newer survey, and with newer evidence of some of them.
+    pub fn with_part(&self, survey: &Arc<Survey>, part: &EvidenceByWorkload) -> Self {
+        let Self { sources, remarks, unread, runs_window, .. } = self;
+        let mut evidence = self.evidence.clone();
+        evidence.extend(part.iter().map(|(key, of)| (key.clone(), Arc::clone(of))));
+        if !Arc::ptr_eq(survey, &self.survey) {
+            for workload in &survey.workloads {
+                let unread = || Arc::new(with_gap(workload, EvidenceGap::Unread));
+                evidence.entry(evidence_key(workload)).or_insert_with(unread);
+            }
+        }
+        Self {
+            survey: Arc::clone(survey),
+            evidence,
+            unread: unread.clone(),
+            sources: sources.clone(),
+            remarks: remarks.clone(),
+            runs_window: *runs_window,
+        }
+    }
+
+    /// The options of a report on what was read.
+    pub fn report_options(&self, config: &RecommendConfig) -> ReportOptions {
+        let mut options = config.report.clone();
+        options.window = self.runs_window;
+        options.head.sources.clone_from(&self.sources);
+        options.head.unread.splice(..0, self.unread.iter().cloned());
+        options.head.remarks.extend(self.remarks.iter().cloned());
+        options
+    }
+}
+
+pub fn evidence_key(workload: &Workload) -> EvidenceKey {
+    (workload.cluster.clone(), workload_key(workload))
 }
 
 /// Something to report on.
@@ -173,7 +223,7 @@ pub(super) async fn collect_all(
             (Err(error), None) => return Err(error),
             (Err(error), Some(name)) => {
                 let what = format!("context {name}");
-                all.survey.unread.push(Unread { what, why: error.to_string() });
+                all.unread.push(Unread { what, why: error.to_string() });
                 first_error.get_or_insert(error);
             }
         }
@@ -199,7 +249,7 @@ impl Collector<'_> {
         progress: &mut dyn RecommendProgress,
     ) -> Result<Collected, RecommendError> {
         let (server, survey, remarks) = self.workloads(target, progress).await?;
-        self.read_history(&server, survey, remarks, progress).await
+        self.read_history(&server, Arc::new(survey), remarks, progress).await
     }
 
     /// Finds the server and reads the workloads, with remarks about them.
@@ -223,7 +273,8 @@ impl Collector<'_> {
             return self.series_workloads(server, Vec::new()).await;
         };
         let cluster = connection.cluster().map_err(RecommendError::NoCluster)?;
-        let mut survey = survey_cluster(&cluster.client, &self.config.scope).await;
+        let earlier = self.config.earlier.as_deref();
+        let mut survey = survey_cluster(&cluster.client, &self.config.scope, earlier).await;
         if let Some(unread) = survey.unread.first().filter(|_| survey.workloads.is_empty()) {
             let why = format!("{}: {}: {}", cluster.address, unread.what, unread.why);
             if self.config.source == WorkloadSource::Cluster {
@@ -319,11 +370,12 @@ impl Collector<'_> {
     async fn read_history(
         &self,
         server: &ConnectedServer,
-        survey: Survey,
+        survey: Arc<Survey>,
         remarks: Vec<String>,
         progress: &mut dyn RecommendProgress,
     ) -> Result<Collected, RecommendError> {
-        let mut all = Collected { remarks, ..Collected::default() };
+        progress.evidence(&survey, &EvidenceByWorkload::new());
+        let mut all = Collected { survey: Arc::clone(&survey), remarks, ..Collected::default() };
         all.remarks.extend(survey.remarks.iter().cloned());
         let mut clusters: Vec<(Option<Box<str>>, Vec<&Workload>)> = Vec::new();
         for workload in &survey.workloads {
@@ -337,7 +389,7 @@ impl Collector<'_> {
             let is_needed = self.config.report.cap_to_largest_node
                 || prices.is_some_and(|prices| !prices.nodes.is_empty());
             if is_needed {
-                all.survey.unread.push(nodes.clone());
+                all.unread.push(nodes.clone());
             } else {
                 all.remarks.push(format!("could not read {}: {}", nodes.what, nodes.why));
             }
@@ -348,13 +400,9 @@ impl Collector<'_> {
             let prometheus = self.config.prometheus_of(cluster.as_deref(), step);
             let (tally, started) = (Arc::<QueryTally>::default(), Instant::now());
             let history = self.history(server, &prometheus, Arc::clone(&tally));
-            let all_workloads = survey.workloads.len();
-            // A group has a history for each of its members.
-            let mut tick = |count: usize| {
-                progress.histories((done + count).min(all_workloads), all_workloads);
-            };
-            let of = (&workloads[..], &survey);
-            let read = self.read_cluster(server, &history, of, &mut tick).await?;
+            let evidence = &mut all.evidence;
+            let mut sink = EvidenceSink { progress, survey: &survey, done, evidence };
+            let read = self.read_cluster(server, &history, &workloads, &mut sink).await?;
             done += workloads.len();
             let totals = tally.totals();
             all.sources.push(SourceReport {
@@ -373,8 +421,6 @@ impl Collector<'_> {
             all.remarks.extend(read.remarks);
             all.runs_window = all.runs_window.max(read.runs_window);
             unread.extend(read.unread);
-            let keys = workloads.iter().map(|of| (of.cluster.clone(), workload_key(of)));
-            all.evidence.extend(keys.zip(read.workloads));
         }
         if all.sources.is_empty() {
             // There are no workloads.
@@ -387,9 +433,8 @@ impl Collector<'_> {
                 ..SourceReport::default()
             });
         }
-        unread.append(&mut all.survey.unread);
-        all.survey = survey;
-        all.survey.unread.extend(unread);
+        unread.append(&mut all.unread);
+        all.unread = unread;
         Ok(all)
     }
 
@@ -398,15 +443,17 @@ impl Collector<'_> {
         &self,
         server: &ConnectedServer,
         history: &PrometheusHistory,
-        (workloads, survey): (&[&Workload], &Survey),
-        progress: &mut (dyn FnMut(usize) + Send),
+        workloads: &[&Workload],
+        sink: &mut EvidenceSink<'_>,
     ) -> Result<ClusterEvidence, RecommendError> {
         let config = self.config;
         let namespaces: BTreeSet<&str> = workloads.iter().map(|of| &*of.namespace).collect();
         let schema = match history.schema(&Vec::from_iter(namespaces)).await {
             Ok(schema) => schema,
             Err(error @ DetectError::NoUsageSeries { .. }) => {
-                return Ok(Self::without_series(server, workloads, &error));
+                let evidence = workloads.iter().map(|of| with_gap(of, EvidenceGap::Unread));
+                sink.evidence(workloads, evidence.collect());
+                return Ok(Self::without_series(server, &error));
             }
             Err(error) => return Err(series_error(server, error)),
         };
@@ -429,27 +476,18 @@ impl Collector<'_> {
             node_group_label: config.node_group_label.as_deref(),
             thresholds: &config.report.thresholds.unsaid,
         };
-        read_cluster_evidence(history, (workloads, &survey.nodes), options, progress)
+        read_cluster_evidence(history, (workloads, &sink.survey.nodes), options, sink)
             .await
             .map_err(|error| series_error(server, error))
     }
 
-    /// The evidence of workloads whose server has no series of containers.
-    fn without_series(
-        server: &ConnectedServer,
-        workloads: &[&Workload],
-        why: &DetectError,
-    ) -> ClusterEvidence {
-        let gap = EvidenceGap::Unread;
+    /// What is said of a server without series of containers.
+    fn without_series(server: &ConnectedServer, why: &DetectError) -> ClusterEvidence {
         let unread = Unread {
             what: format!("history of {}", server.name),
             why: format!("{why}; `plimsoll doctor --prometheus-address=URL` shows the details"),
         };
-        ClusterEvidence {
-            workloads: workloads.iter().map(|workload| with_gap(workload, gap)).collect(),
-            unread: vec![unread],
-            ..ClusterEvidence::default()
-        }
+        ClusterEvidence { unread: vec![unread], ..ClusterEvidence::default() }
     }
 
     /// The step of CPU samples; `None` is the default of the recommender.
@@ -466,12 +504,38 @@ impl Collector<'_> {
     }
 }
 
+/// Keeps the evidence of a cluster, and passes it on as soon as it is complete.
+struct EvidenceSink<'a> {
+    progress: &'a mut dyn RecommendProgress,
+    survey: &'a Arc<Survey>,
+    /// The number of workloads of other clusters before it.
+    done: usize,
+    evidence: &'a mut EvidenceByWorkload,
+}
+
+impl EvidenceProgress for EvidenceSink<'_> {
+    fn histories(&mut self, done: usize) {
+        let all = self.survey.workloads.len();
+        // A group has a history for each of its members.
+        self.progress.histories((self.done + done).min(all), all);
+    }
+
+    fn evidence(&mut self, workloads: &[&Workload], evidence: Vec<WorkloadEvidence>) {
+        let keys = workloads.iter().map(|workload| evidence_key(workload));
+        let part: EvidenceByWorkload = keys.zip(evidence.into_iter().map(Arc::new)).collect();
+        self.progress.evidence(self.survey, &part);
+        self.evidence.extend(part);
+    }
+}
+
 fn series_error(server: &ConnectedServer, error: DetectError) -> RecommendError {
     RecommendError::Series { server: server.name.clone(), error }
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::rightsizing::{evidence::ContainerEvidence, survey::Container};
+
     use super::*;
 
     #[test]
@@ -487,5 +551,42 @@ mod tests {
         }))
         .expect("a kubeconfig");
         assert_eq!(contexts_of_clusters(&file), ["eu-admin", "us"]);
+    }
+
+    fn workload(name: &str) -> Arc<Workload> {
+        let containers = vec![Container { name: "main".into(), ..Container::default() }];
+        let namespace = "shop".into();
+        let kind = "Deployment".into();
+        Workload { namespace, kind, name: name.into(), containers, ..Workload::default() }.into()
+    }
+
+    #[test]
+    fn a_part_replaces_the_evidence_of_its_workloads_and_new_workloads_are_unread() {
+        let evidence = |kills: u32| {
+            let main = ContainerEvidence { oom_kills: kills, ..ContainerEvidence::default() };
+            Arc::new([(Arc::from("main"), main)].into_iter().collect::<WorkloadEvidence>())
+        };
+        let [api, cart, web] = ["api", "cart", "web"].map(workload);
+        let before = Collected {
+            survey: Survey { workloads: vec![api.clone(), web.clone()], ..Survey::default() }
+                .into(),
+            evidence: [(evidence_key(&api), evidence(1)), (evidence_key(&web), evidence(2))].into(),
+            remarks: vec!["a remark".to_owned()],
+            ..Collected::default()
+        };
+        let workloads = vec![api.clone(), cart.clone(), web.clone()];
+        let survey = Arc::new(Survey { workloads, ..Survey::default() });
+        let kills = |of: &Collected, workload| {
+            let main = of.evidence_of(workload).expect("evidence").get("main").expect("main");
+            (main.oom_kills, main.gap)
+        };
+        let surveyed = before.with_part(&survey, &EvidenceByWorkload::new());
+        let unread = (0, Some(EvidenceGap::Unread));
+        let all = |of: &Collected| [&api, &cart, &web].map(|workload| kills(of, workload));
+        assert_eq!(all(&surveyed), [(1, None), unread, (2, None)]);
+        let part = [(evidence_key(&api), evidence(3))].into();
+        let read = surveyed.with_part(&survey, &part);
+        assert_eq!(all(&read), [(3, None), unread, (2, None)]);
+        assert_eq!((read.survey.workloads.len(), &read.remarks), (3, &before.remarks));
     }
 }
