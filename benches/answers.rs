@@ -5,8 +5,12 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use futures::{FutureExt as _, stream};
 use plimsoll_core::types::Time;
-use plimsoll_storage::prometheus::decode::{Interest, Labels, ResponseDecoder, SeriesVisitor};
+use plimsoll_storage::prometheus::decode::{
+    DecodeError, Interest, Labels, ResponseKind, SeriesVisitor, decode_response,
+};
 
 const SERIES: u64 = 250;
 const POINTS: u64 = 11_000;
@@ -58,12 +62,11 @@ fn main() {
 fn read(answer: &str, wants: Interest) -> Duration {
     let start = Instant::now();
     let mut sum = Sum { wants, sum: 0.0 };
-    let mut reader = ResponseDecoder::new();
     let pieces = answer.as_bytes().chunks(PIECE);
-    for piece in pieces {
-        reader.push(piece, &mut sum).expect("an answer");
-    }
-    let summary = reader.finish(&mut sum).expect("a complete response");
+    let pieces = pieces.map(|piece| Ok::<_, DecodeError>(Bytes::copy_from_slice(piece)));
+    let kind = ResponseKind::QueryResult;
+    let decoded = decode_response(stream::iter(pieces), kind, &mut sum, |_, _| Ok(()));
+    let summary = decoded.now_or_never().expect("it has arrived").expect("a complete response");
     assert_eq!(summary.series, SERIES);
     black_box(sum.sum);
     start.elapsed()

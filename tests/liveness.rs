@@ -162,8 +162,8 @@ async fn an_updater_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() 
 async fn a_watermark_controller_with_a_busy_worker_keeps_its_lease_and_responds_to_probes() {
     let flags = ["--metrics-addr=127.0.0.1:0"];
     let mut config = watermark_config(&flags, |_| String::new()).expect("valid flags");
-    config.process.addresses[1] = "127.0.0.1:0".parse().expect("an address");
-    let lease = renew_often(&mut config.election);
+    config.settings.process.addresses[1] = "127.0.0.1:0".parse().expect("an address");
+    let lease = renew_often(&mut config.settings.election);
     assert_survives_busy_worker(config, &lease).await;
 }
 
@@ -200,7 +200,9 @@ async fn several_roles_with_a_busy_worker_keep_their_leases_and_respond_to_probe
         admission.lease.interval = Duration::from_millis(200);
         webhook.clone_from(&admission.lease.name);
     }
-    leases.extend(config.watermark.as_mut().map(|watermark| renew_often(&mut watermark.election)));
+    leases.extend(
+        config.watermark.as_mut().map(|watermark| renew_often(&mut watermark.settings.election)),
+    );
     leases.extend(["vpa-recommender-lease", "vpa-updater", &*webhook].map(str::to_owned));
     let clients = controllers.clients().await;
     let started = all_in_one::start(config, clients, Clock::wall());

@@ -12,13 +12,12 @@ use plimsoll::cluster::server::webhook::{CompletedReview, ReviewObserver as _, R
 use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
     LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
-    RecommenderHealthMetrics, RecommenderMetrics, Registry, ReplicaObjectMetrics, UpdatedVpa,
-    UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, upstream_series,
+    RecommenderHealthMetrics, RecommenderMetrics, Registry, ReplicaKind, ReplicaObjectMetrics,
+    UpdatedVpa, UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, upstream_series,
 };
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
     recommender::{RecommendationReason, estimate::Resource},
-    scaling::Restriction,
     updater::SkipReason,
     watermark::RESTRICTIONS,
 };
@@ -117,7 +116,8 @@ fn watermark(registry: &mut Registry) {
         Duration::from_millis(15),
     );
     let objects = Arc::new(WatermarkFixtures(vec![web()]));
-    registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::new(
+        ReplicaKind::WATERMARK,
         objects,
         Cardinality::All,
         upstream_series(LabelSet::V12, &[]),
@@ -180,7 +180,7 @@ pub fn documentation() -> String {
     for definition in registry().definitions() {
         let labels: Vec<_> = definition.labels.iter().map(|label| format!("`{label}`")).collect();
         let labels = labels.join(", ");
-        let kind = definition.kind.as_str();
+        let kind = definition.kind.to_string();
         let (name, unit, series) = (definition.name, definition.unit, definition.series_count);
         let (help, absent) = (definition.help, definition.absent_when);
         writeln!(text, "| `{name}` | {kind} | {labels} | {unit} | {series} | {help} | {absent} |")
@@ -199,7 +199,7 @@ fn metric_families_have_unique_names_and_sorted_labels() {
         let same = definitions.iter().filter(|other| other.name == definition.name).count();
         assert_eq!(same, 1, "{}", definition.name);
         let family = printed.family(definition.name);
-        assert_eq!(family.kind, definition.kind.as_str(), "{}", definition.name);
+        assert_eq!(family.kind, definition.kind.to_string(), "{}", definition.name);
         assert_eq!(family.labels, definition.labels, "{}", definition.name);
     }
     assert_eq!(printed.names().count(), definitions.len());
@@ -244,9 +244,9 @@ fn the_metrics_page_lists_every_restriction_reason() {
     let section = &page[begin..];
     let section = &section[..section.find("\n- ").expect("another")];
     let mut words: Vec<&str> = SkipReason::restriction_names()
-        .chain(RESTRICTIONS.map(Restriction::as_str))
-        .chain(plimsoll_core::hpa::RESTRICTIONS.map(Restriction::as_str))
-        .chain(RecommendationReason::RESTRICTIONS.map(RecommendationReason::name))
+        .chain(RESTRICTIONS.map(|reason| reason.into_str()))
+        .chain(plimsoll_core::hpa::RESTRICTIONS.map(|reason| reason.into_str()))
+        .chain(RecommendationReason::RESTRICTIONS.map(|reason| reason.into_str()))
         .collect();
     words.sort_unstable();
     words.dedup();

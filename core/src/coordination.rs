@@ -29,6 +29,7 @@ pub mod template_requests;
 pub mod update_wave;
 pub mod usage_per_pod;
 
+pub use at_max::Measurement;
 pub use change_timing::{ChangeReason, Hold, RequestChange};
 pub use decide::{Coordination, Finding, Observed, RatioRule, ReplicaWriter, coordinate};
 pub use observed_replicas::{ObservedReplicas, ReplicaStatus};
@@ -37,7 +38,7 @@ pub use scale_point::{ScalePoint, ScalePointSource};
 pub use shared_request::{
     FollowedRequest, RequestFollower, Retargeting, SharedRequest, SharedRequestRule, SharingContext,
 };
-pub use state::{Measurement, State};
+pub use state::State;
 pub use target_record::{
     CurrentTarget, ObjectTargets, RecordedTarget, RetargetRefusal, Retargetable, TargetChange,
     TargetRecord,
@@ -46,48 +47,10 @@ pub use template_requests::{ContainerRequests, Template, TemplateRequests};
 pub use update_wave::{PodUpdates, RemovalHold, UpdateWave};
 pub use usage_per_pod::{RecentUsage, UsagePerPod};
 
+pub use crate::types::Resource;
+
 #[cfg(test)]
 mod tests;
-
-/// The resource that both autoscalers use.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
-    strum::Display,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum Resource {
-    Cpu,
-    Memory,
-}
-
-impl Resource {
-    pub const fn name(self) -> crate::api::ResourceName {
-        match self {
-            Self::Cpu => crate::api::ResourceName::Cpu,
-            Self::Memory => crate::api::ResourceName::Memory,
-        }
-    }
-
-    /// An amount as it is written in objects.
-    pub fn quantity(self, milli: i64) -> crate::types::Quantity {
-        use crate::types::quantity::Format;
-        let format = match self {
-            Self::Cpu => Format::DecimalSi,
-            Self::Memory => Format::BinarySi,
-        };
-        crate::types::Quantity::from_milli(milli, format)
-    }
-}
 
 /// `amount * numerator / denominator`, rounded to the nearest milli-unit. Saturates.
 fn scaled(amount: i64, numerator: i64, denominator: i64) -> i64 {

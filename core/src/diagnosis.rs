@@ -25,36 +25,50 @@ pub use self::{
     finding::{CheckId, Finding, Level, MAX_OBJECTS, Topic},
 };
 
+use self::facts::Reading;
+
+/// A check of the facts. The error says why its result is unknown.
+type Check = fn(CheckId, &ClusterFacts) -> Reading<Finding>;
+
+/// All checks but [`CheckId::WebhookAnswers`], which is not always tried.
+const CHECKS: [(CheckId, Check); 25] = [
+    (CheckId::ApiVersion, api_server::api_version),
+    (CheckId::CrdsServed, api_server::crds_served),
+    (CheckId::ResizeSupported, api_server::resize_supported),
+    (CheckId::NodesCgroup2, metrics::nodes_cgroup2),
+    (CheckId::NodesPsi, metrics::nodes_psi),
+    (CheckId::ClockSkew, api_server::clock_skew),
+    (CheckId::MetricsApi, metrics::metrics_api),
+    (CheckId::KsmFamilies, metrics::ksm_families),
+    (CheckId::VpaTargetMissing, autoscalers::vpa_target_missing),
+    (CheckId::TwoVpasOneWorkload, autoscalers::two_vpas_one_workload),
+    (CheckId::HpaSameMetric, autoscalers::hpa_same_metric),
+    (CheckId::WpaAndHpa, autoscalers::wpa_and_hpa),
+    (CheckId::SingleReplicaSkipped, workloads::single_replica_skipped),
+    (CheckId::PdbBlocksAll, workloads::pdb_blocks_all),
+    (CheckId::QuotaWithoutRoom, namespaces::quota_without_room),
+    (CheckId::LimitrangeFights, namespaces::limitrange_fights),
+    (CheckId::GomemlimitStatic, workloads::gomemlimit_static),
+    (CheckId::XmxAboveLimit, workloads::xmx_above_limit),
+    (CheckId::WebhookRegistered, webhooks::webhook_registered),
+    (CheckId::WebhookOrder, webhooks::webhook_order),
+    (CheckId::CaExpiring, webhooks::ca_expiring),
+    (CheckId::Leases, roles::leases),
+    (CheckId::TwoUpdaters, roles::two_updaters),
+    (CheckId::VersionSkew, roles::version_skew),
+    (CheckId::Rights, roles::rights),
+];
+
 /// Runs all checks. The findings are in the order of their ids.
 pub fn diagnose(facts: &ClusterFacts) -> Vec<Finding> {
-    let mut findings = vec![
-        api_server::api_version(facts),
-        api_server::crds_served(facts),
-        api_server::resize_supported(facts),
-        metrics::nodes_cgroup2(facts),
-        metrics::nodes_psi(facts),
-        api_server::clock_skew(facts),
-        metrics::metrics_api(facts),
-        metrics::ksm_families(facts),
-        autoscalers::vpa_target_missing(facts),
-        autoscalers::two_vpas_one_workload(facts),
-        autoscalers::hpa_same_metric(facts),
-        autoscalers::wpa_and_hpa(facts),
-        workloads::single_replica_skipped(facts),
-        workloads::pdb_blocks_all(facts),
-        namespaces::quota_without_room(facts),
-        namespaces::limitrange_fights(facts),
-        workloads::gomemlimit_static(facts),
-        workloads::xmx_above_limit(facts),
-        webhooks::webhook_registered(facts),
-        webhooks::webhook_order(facts),
-        webhooks::ca_expiring(facts),
-        roles::leases(facts),
-        roles::two_updaters(facts),
-        roles::version_skew(facts),
-        roles::rights(facts),
-    ];
-    findings.extend(webhooks::webhook_answers(facts));
+    let finding =
+        |id, found: Reading<Finding>| found.unwrap_or_else(|why| Finding::unknown(id, why));
+    let mut findings: Vec<Finding> =
+        CHECKS.iter().map(|(id, check)| finding(*id, check(*id, facts))).collect();
+    if let Some(live) = &facts.live_pod {
+        let id = CheckId::WebhookAnswers;
+        findings.push(finding(id, webhooks::webhook_answers(id, live)));
+    }
     findings.sort_by_key(|finding| finding.id);
     findings
 }

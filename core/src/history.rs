@@ -8,8 +8,10 @@ pub mod snapshot;
 
 pub use encoded_plan::EncodedPlan;
 pub use record::{Record, Sink, SkippedRecord};
-pub use sample::{Measurement, Sample, SampleBatch, UsageMetric};
+pub use sample::{Measurement, Sample, SampleBatch};
 pub use snapshot::{
     BucketScheme, HalfLives, HistogramWeights, OomBump, ReplicaState, SampleStats, Snapshot,
     Throttling,
 };
+
+pub use crate::types::Resource;

@@ -5,11 +5,13 @@ pub mod interner;
 pub mod key;
 pub mod quantity;
 pub mod recurring_window;
+mod resource;
 pub mod time;
 pub mod units;
 
 pub use key::{ContainerKey, ObjectKey};
 pub use quantity::Quantity;
 pub use recurring_window::RecurringWindow;
+pub use resource::Resource;
 pub use time::Time;
 pub use units::{Bytes, MilliCpu};

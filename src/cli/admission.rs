@@ -9,7 +9,6 @@ use super::{
     certificates::{self, CertificateArgs},
     cluster::ClusterArgs,
     daemon::run_controller,
-    environment,
     feature_gates::FeatureGate,
     go_values,
     klog::LogArgs,
@@ -76,15 +75,11 @@ pub struct AdmissionArgs {
 }
 
 impl AdmissionArgs {
-    /// Builds the configuration and validates it. `variable` reads the environment.
-    pub(super) fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<AdmissionConfig, CliError> {
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<AdmissionConfig, CliError> {
         let scope = self.cluster.scope()?;
         let (registration, certificates) = (&self.registration, &self.certificates);
-        let namespace = non_empty(&variable("NAMESPACE"));
+        let namespace = non_empty(&typed.environment.variable("NAMESPACE"));
         let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
         let client_config = registration.client_config(&namespace);
         let names = certificate_names(&client_config);
@@ -141,7 +136,7 @@ impl AdmissionArgs {
 
 /// Runs the admission controller until a termination signal.
 pub fn run(arguments: &AdmissionArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, environment)?;
+    let config = arguments.config(typed)?;
     // One worker: connections are served by a runtime of their own.
     run_controller("admission controller", None, 1, config.compat, config)
 }

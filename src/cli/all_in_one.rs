@@ -8,12 +8,13 @@ use super::{
     Exit, ROLES,
     config_from_flags::{add_role, ui_command},
     daemon::Daemon,
-    environment, flag_syntax,
+    environment::Environment,
+    flag_syntax,
     flags::command,
     output::CliError,
+    prometheus_auth::non_empty,
     ui,
     ui_server::{self, UiCommand, UiHandle},
-    watermark,
 };
 use crate::{
     cluster::clock::Clock,
@@ -67,30 +68,34 @@ struct RoleFlags {
 }
 
 impl RunArgs {
-    /// Builds the configuration and validates it. `variable` reads the environment; `home` is the namespace of the
-    /// process, if it is known.
-    pub(super) fn config(
-        &self,
-        variable: impl Fn(&str) -> String + Copy,
-        home: Option<&str>,
-    ) -> Result<RunCommand, CliError> {
-        let default_address =
-            Some(variable("PLIMSOLL_FLAG_ADDRESS")).filter(|text| !text.is_empty());
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, environment: &Environment) -> Result<RunCommand, CliError> {
+        let default_address = non_empty(&environment.variable("PLIMSOLL_FLAG_ADDRESS"));
         let role_flags = split_flags(self.roles.as_deref(), &self.flags, default_address);
         let role_flags = role_flags.map_err(CliError::usage)?;
         let mut controllers = AllInOneConfig::default();
         let mut ui = None;
         let mut shared: Option<(ProcessConfig, Compat)> = None;
+        let mut warnings: Vec<String> = Vec::new();
         for (role, flags) in &role_flags.by_role {
-            let (process, compat) = if *role == ui::NAME {
-                let command = ui.insert(ui_command(flags, variable)?);
+            let process = if *role == ui::NAME {
                 // It only reads, and has no decisions of its own.
-                (command.process.clone(), None)
+                ui.insert(ui_command(flags, environment)?).process.clone()
             } else {
-                let (process, compat) = add_role(role, flags, &mut controllers, variable, home)?;
-                (process, Some(compat))
+                let (process, compat) = add_role(role, flags, &mut controllers, environment)?;
+                let (_, first) = shared.get_or_insert_with(|| (process.clone(), compat));
+                if *first != compat {
+                    let why =
+                        "all roles must use the same --compat: set it once, without a role prefix";
+                    return Err(why.into());
+                }
+                process
             };
-            share(process, compat, &mut shared)?;
+            for warning in process.warnings {
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
+                }
+            }
         }
         for text in &role_flags.addresses {
             let parsed: Result<Address, String> = text.parse();
@@ -100,6 +105,7 @@ impl RunArgs {
                 controllers.addresses.push(address);
             }
         }
+        // The settings of the process are those of the first controller.
         let Some((process, compat)) = shared else {
             return Err(CliError::usage(
                 "no roles selected; pass --roles, such as --roles=recommender,updater",
@@ -110,6 +116,7 @@ impl RunArgs {
         }
         let names: Vec<&str> = role_flags.by_role.iter().map(|(role, _)| *role).collect();
         let name = Some(names.join(","));
+        let process = ProcessConfig { warnings, ..process };
         let daemon = Daemon { role: "all-in-one process", name, workers: 2, compat, process };
         Ok(RunCommand { controllers, ui, daemon })
     }
@@ -121,35 +128,6 @@ pub(super) struct RunCommand {
     /// The web page, if it is one of the roles.
     pub ui: Option<UiCommand>,
     pub daemon: Daemon,
-}
-
-/// Combines the settings of the process that roles have in common.
-fn share(
-    mut process: ProcessConfig,
-    compat: Option<Compat>,
-    shared: &mut Option<(ProcessConfig, Compat)>,
-) -> Result<(), CliError> {
-    let warnings = std::mem::take(&mut process.warnings);
-    if let (Some((_, first)), Some(compat)) = (&shared, compat)
-        && *first != compat
-    {
-        return Err(
-            "all roles must use the same --compat: set it once, without a role prefix".into()
-        );
-    }
-    if let (None, Some(compat)) = (&shared, compat) {
-        *shared = Some((process, compat));
-    }
-    let Some((process, _)) = shared else {
-        // `for_roles` puts a controller first.
-        return Err(CliError::usage("the page alone is `plimsoll ui`"));
-    };
-    for warning in warnings {
-        if !process.warnings.contains(&warning) {
-            process.warnings.push(warning);
-        }
-    }
-    Ok(())
 }
 
 /// Assigns flags to roles. `default_address` applies if no flag sets the address.
@@ -172,8 +150,7 @@ fn split_flags(
                 "unexpected argument {text:?}: flags start with two dashes; see --help"
             ));
         };
-        let (name, value) =
-            body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)));
+        let (name, value) = flag_syntax::split_value(body);
         let (only, name) =
             name.split_once('.').map_or((None, name), |(role, name)| (Some(role), name));
         if let Some(only) =
@@ -263,7 +240,6 @@ impl RoleFlags {
         if let [(ui::NAME, _)] = &role_flags.by_role[..] {
             return Err("--roles=ui: to serve the page alone, run `plimsoll ui`".to_owned());
         }
-        // The settings of the process are those of the first controller.
         role_flags.by_role.sort_by_key(|(role, _)| *role == ui::NAME);
         Ok(role_flags)
     }
@@ -297,9 +273,7 @@ fn suggestion(root: &clap::Command, role_flags: &RoleFlags, name: &str) -> Strin
 }
 
 pub fn run(arguments: &RunArgs) -> Result<Exit, CliError> {
-    let home = watermark::pod_namespace();
-    let RunCommand { controllers, mut ui, daemon } =
-        arguments.config(environment, home.as_deref())?;
+    let RunCommand { controllers, mut ui, daemon } = arguments.config(&Environment::default())?;
     if let Some(page) = &mut ui {
         page.read_files()?;
     }
@@ -309,7 +283,7 @@ pub fn run(arguments: &RunArgs) -> Result<Exit, CliError> {
                 Box::pin(controllers::all_in_one::connect_and_start(controllers)).await?;
             let page = match ui {
                 Some(page) => {
-                    let page = ui_server::start(page, Clock::wall()).await?;
+                    let page = Box::pin(ui_server::start(page, Clock::wall())).await?;
                     tracing::info!(url = page.url, "serving the web page");
                     Some(page)
                 }
@@ -391,7 +365,8 @@ mod tests {
             roles: Some("ui,updater".to_owned()),
             flags: flags.iter().map(OsString::from).collect(),
         };
-        let command = arguments.config(|_| String::new(), None).map_err(CliError::into_message);
+        let command =
+            arguments.config(&Environment::of(|_| String::new())).map_err(CliError::into_message);
         let command = command.expect("valid flags");
         let page = command.ui.expect("the page");
         let updater = command.controllers.updater.expect("the updater");

@@ -7,8 +7,8 @@ use plimsoll_core::types::Time;
 
 use super::{
     Exit,
-    backtest_options::{BacktestCommand, MergeCommand},
-    backtest_run, environment, go_values,
+    backtest_options::{BacktestCommand, OutputPlan},
+    backtest_run, go_values,
     output::CliError,
     parsed_flags::ParsedFlags,
     report_run::print_secret_warnings,
@@ -137,24 +137,24 @@ fn factor(text: &str) -> Result<f64, String> {
 
 impl BacktestArgs {
     /// Validates all flags without reading any file.
-    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
+    pub(super) fn check(self, typed: &ParsedFlags) -> Result<(), CliError> {
         match &self.command {
-            Some(BacktestSubcommand::Merge(merge)) => MergeCommand::new(merge).map(drop),
-            None => BacktestCommand::new(self, typed, |_| String::new()).map(drop),
+            Some(BacktestSubcommand::Merge(merge)) => OutputPlan::new(&merge.output).map(drop),
+            None => BacktestCommand::new(self, typed).map(drop),
         }
     }
 }
 
 /// Replays, or merges. The exit code depends on what could not be read, and on `--fail-on`.
 pub fn run(
-    arguments: &BacktestArgs,
+    arguments: BacktestArgs,
     typed: &ParsedFlags,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
     if let Some(BacktestSubcommand::Merge(merge)) = &arguments.command {
-        return backtest_run::merge(&MergeCommand::new(merge)?, terminal);
+        return backtest_run::merge(&merge.files, &OutputPlan::new(&merge.output)?, terminal);
     }
     print_secret_warnings(typed);
-    let command = BacktestCommand::new(arguments, typed, environment)?;
+    let command = BacktestCommand::new(arguments, typed)?;
     backtest_run::run(command, terminal)
 }

@@ -1,17 +1,14 @@
 //! Turns the flags of `plimsoll backtest` into settings.
 
-use std::path::PathBuf;
-
 use plimsoll_core::backtest::{
     ApplyMode, FailOn, Policy, ReplaySettings, ReplicaRule, trace::TraceRule,
 };
 
 use super::{
-    backtest::{BacktestArgs, BacktestOutputArgs, MergeArgs},
+    backtest::{BacktestArgs, BacktestOutputArgs},
     output::CliError,
     parsed_flags::ParsedFlags,
-    report_run::ensure_one_on_stdout,
-    workload_source::PriceArgs,
+    report_run::{ensure_one_on_stdout, parse_all},
 };
 use crate::report::{
     backtest::{BacktestForm, BacktestOutput, run::BacktestConfig},
@@ -31,47 +28,21 @@ pub struct OutputPlan {
 }
 
 /// A validated command line. Files have not been read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct BacktestCommand {
+    pub arguments: BacktestArgs,
     pub config: BacktestConfig,
     pub policies: Vec<Policy>,
     pub settings: ReplaySettings,
     pub output: OutputPlan,
-    /// Files and folders of traces, the factor of their values, and the rules to compare.
-    pub traces: Option<TraceCommand>,
-    pub prices: PriceArgs,
-    pub is_estimate: bool,
-}
-
-/// A comparison of rules on trace files.
-#[derive(Clone, Debug)]
-pub struct TraceCommand {
-    pub paths: Vec<PathBuf>,
-    pub scale: f64,
-    pub rules: Vec<TraceRule>,
-}
-
-#[derive(Clone, Debug)]
-pub struct MergeCommand {
-    pub files: Vec<PathBuf>,
-    pub output: OutputPlan,
-}
-
-impl MergeCommand {
-    /// Validates the flags.
-    pub fn new(arguments: &MergeArgs) -> Result<Self, CliError> {
-        let output = OutputPlan::new(&arguments.output)?;
-        Ok(Self { files: arguments.files.clone(), output })
-    }
+    /// The rules to compare on trace files, if there are any.
+    pub trace_rules: Option<Vec<TraceRule>>,
 }
 
 impl OutputPlan {
-    fn new(arguments: &BacktestOutputArgs) -> Result<Self, CliError> {
-        let outputs = arguments.output.iter().map(|text| {
-            let usage = |error| CliError::usage(format!("--output={text}: {error}"));
-            text.parse::<BacktestOutput>().map_err(usage)
-        });
-        let outputs: Vec<BacktestOutput> = outputs.collect::<Result<_, _>>()?;
+    /// Validates the flags.
+    pub fn new(arguments: &BacktestOutputArgs) -> Result<Self, CliError> {
+        let outputs: Vec<BacktestOutput> = parse_all(&arguments.output, "output")?;
         let on_stdout: Vec<String> = outputs
             .iter()
             .filter(|output| output.path.is_none())
@@ -99,18 +70,14 @@ impl OutputPlan {
 }
 
 impl BacktestCommand {
-    /// Validates the flags. `variable` reads the environment.
-    pub fn new(
-        arguments: &BacktestArgs,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<Self, CliError> {
-        check_conflicts(arguments, typed)?;
+    /// Validates the flags.
+    pub fn new(arguments: BacktestArgs, typed: &ParsedFlags) -> Result<Self, CliError> {
+        check_conflicts(&arguments, typed)?;
         arguments.prices.check()?;
         let output = OutputPlan::new(&arguments.output)?;
-        let traces = traces(arguments, typed, &output)?;
-        let policies = if traces.is_some() { Vec::new() } else { policies(arguments)? };
-        if traces.is_none() {
+        let trace_rules = trace_rules(&arguments, typed, &output)?;
+        let policies = if trace_rules.is_some() { Vec::new() } else { policies(&arguments)? };
+        if trace_rules.is_none() {
             let names: Vec<&str> = policies.iter().map(|policy| &*policy.name).collect();
             output.ensure_policies(&names)?;
         }
@@ -124,7 +91,7 @@ impl BacktestCommand {
         let config = BacktestConfig {
             source: RecommendConfig {
                 until: arguments.until,
-                ..arguments.workloads.config(typed, variable)?
+                ..arguments.workloads.config(typed)?
             },
             warm_up: arguments.warm_up,
             days: day * arguments.days,
@@ -132,15 +99,7 @@ impl BacktestCommand {
             top: arguments.top.map(|top| top as usize),
             shard: arguments.shard,
         };
-        Ok(Self {
-            config,
-            policies,
-            settings,
-            output,
-            traces,
-            prices: arguments.prices.clone(),
-            is_estimate: arguments.estimate,
-        })
+        Ok(Self { arguments, config, policies, settings, output, trace_rules })
     }
 }
 
@@ -207,12 +166,12 @@ fn policies(arguments: &BacktestArgs) -> Result<Vec<Policy>, CliError> {
     Ok(policies)
 }
 
-/// The comparison on trace files, if there are any.
-fn traces(
+/// The rules to compare on trace files, if there are any.
+fn trace_rules(
     arguments: &BacktestArgs,
     typed: &ParsedFlags,
     output: &OutputPlan,
-) -> Result<Option<TraceCommand>, CliError> {
+) -> Result<Option<Vec<TraceRule>>, CliError> {
     if arguments.trace.is_empty() {
         return Ok(None);
     }
@@ -239,12 +198,11 @@ fn traces(
             CliError::usage(format!("--policies={text}: with --trace use {}", known.join(", ")))
         })
     };
-    let rules = if typed.is_set("policies") {
-        arguments.policies.iter().map(named).collect::<Result<Vec<_>, _>>()?
+    if typed.is_set("policies") {
+        arguments.policies.iter().map(named).collect::<Result<_, _>>().map(Some)
     } else {
-        TraceRule::ALL.to_vec()
-    };
-    Ok(Some(TraceCommand { paths: arguments.trace.clone(), scale: arguments.trace_scale, rules }))
+        Ok(Some(TraceRule::ALL.to_vec()))
+    }
 }
 
 #[cfg(test)]
@@ -257,10 +215,10 @@ mod tests {
         let (cli, typed) = parse(line).map_err(|error| error.to_string())?;
         let Command::Backtest(arguments) = cli.command else { return Err("another".to_owned()) };
         if let Some(BacktestSubcommand::Merge(merge)) = &arguments.command {
-            MergeCommand::new(merge).map_err(CliError::into_message)?;
+            OutputPlan::new(&merge.output).map_err(CliError::into_message)?;
             return Err("merges".to_owned());
         }
-        BacktestCommand::new(&arguments, &typed, |_| String::new()).map_err(CliError::into_message)
+        BacktestCommand::new(*arguments, &typed).map_err(CliError::into_message)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Runs `plimsoll backtest`: replays, merges, prints the forms, and chooses the exit code.
 
-use std::{io, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use plimsoll_core::{
     backtest::{
@@ -12,7 +12,7 @@ use plimsoll_core::{
 
 use super::{
     Exit,
-    backtest_options::{BacktestCommand, MergeCommand, OutputPlan},
+    backtest_options::{BacktestCommand, OutputPlan},
     backtest_traces,
     output::{self, CliError, escape_to_one_line},
     report_run::{
@@ -35,18 +35,18 @@ use crate::{
 
 /// Replays and prints the report, or the accounts of a shard.
 pub fn run(mut command: BacktestCommand, terminal: &Terminal) -> Result<Exit, CliError> {
-    if let Some(traces) = &command.traces {
+    if let Some(rules) = &command.trace_rules {
         output::print_note("plimsoll: replaying rules on trace files");
-        return backtest_traces::run(traces, &command.output, terminal);
+        return backtest_traces::run(&command.arguments, rules, &command.output, terminal);
     }
-    command.config.source.report.prices = command.prices.read()?;
+    command.config.source.report.prices = command.arguments.prices.read()?;
     let clock = Clock::wall();
     fix_end(&mut command, clock.now());
     // Before the network, which may take long or fail.
     output::print_note(&format!("plimsoll: {}", opening(&command)));
     let mut progress = TerminalProgress::new(terminal, "reading and replaying");
     let config = &command.config;
-    if command.is_estimate {
+    if command.arguments.estimate {
         let work = async { run::estimate(config, &clock, &mut progress).await };
         let estimates = interruptible(work, failed)?;
         drop(progress);
@@ -84,8 +84,8 @@ fn fix_end(command: &mut BacktestCommand, now: Time) {
 }
 
 /// Merges the accounts of all shards and prints the report.
-pub fn merge(command: &MergeCommand, terminal: &Terminal) -> Result<Exit, CliError> {
-    let files = command.files.iter().map(|path| {
+pub fn merge(files: &[PathBuf], plan: &OutputPlan, terminal: &Terminal) -> Result<Exit, CliError> {
+    let files = files.iter().map(|path| {
         let file = open(path, MAX_FILE_BYTES)?;
         let file = AccountsFile::read(path, file).map_err(CliError::failed)?;
         Ok((path.display().to_string(), file))
@@ -94,8 +94,8 @@ pub fn merge(command: &MergeCommand, terminal: &Terminal) -> Result<Exit, CliErr
     let merged = AccountsFile::merge(files).map_err(CliError::failed)?;
     let names: Vec<&str> =
         merged.inputs.policies.iter().map(|policy| policy.name.as_str()).collect();
-    command.output.ensure_policies(&names)?;
-    finish(&command.output, merged, terminal)
+    plan.ensure_policies(&names)?;
+    finish(plan, merged, terminal)
 }
 
 /// What is read, in one line.
@@ -191,19 +191,16 @@ fn finish(plan: &OutputPlan, file: AccountsFile, terminal: &Terminal) -> Result<
     }
     let mut has_findings = false;
     for condition in &plan.fail_on {
-        match condition.check(&report) {
-            Outcome::Passed => {}
-            Outcome::Failed(why) => {
-                has_findings = true;
-                output::print_note(&escape_to_one_line(&format!("plimsoll: --fail-on: {why}")));
-            }
+        let line = match condition.check(&report) {
+            Outcome::Passed => continue,
+            Outcome::Failed(why) => format!("plimsoll: --fail-on: {why}"),
             // A pipeline must not take "unknown" for "fine".
             Outcome::Unknown(why) => {
-                has_findings = true;
-                let line = format!("plimsoll: --fail-on: unknown, which counts as found: {why}");
-                output::print_note(&escape_to_one_line(&line));
+                format!("plimsoll: --fail-on: unknown, which counts as found: {why}")
             }
-        }
+        };
+        has_findings = true;
+        output::print_note(&escape_to_one_line(&line));
     }
     Ok(exit_code(is_incomplete, has_findings))
 }

@@ -6,17 +6,13 @@ use std::{
 };
 
 use plimsoll_core::{
-    backtest::trace::{TracePoint, TraceSeries, compare},
+    backtest::trace::{TracePoint, TraceRule, TraceSeries, compare},
     sim::read_series,
 };
 
 use super::{
-    Exit,
-    backtest_options::{OutputPlan, TraceCommand},
-    backtest_run::print_or_write,
-    output::CliError,
-    report_run::style_for,
-    terminal::Terminal,
+    Exit, backtest::BacktestArgs, backtest_options::OutputPlan, backtest_run::print_or_write,
+    output::CliError, report_run::style_for, terminal::Terminal,
 };
 use crate::report::backtest::traces::render;
 
@@ -25,17 +21,18 @@ const MAX_FILES: usize = 1_000;
 
 /// Compares and prints.
 pub fn run(
-    traces: &TraceCommand,
+    arguments: &BacktestArgs,
+    rules: &[TraceRule],
     plan: &OutputPlan,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
     let mut paths = Vec::new();
-    for path in &traces.paths {
+    for path in &arguments.trace {
         add_files(path, &mut paths)?;
     }
     let series: Vec<TraceSeries> =
-        paths.iter().map(|path| series(path, traces.scale)).collect::<Result<_, _>>()?;
-    let report = compare(&series, &traces.rules);
+        paths.iter().map(|path| series(path, arguments.trace_scale)).collect::<Result<_, _>>()?;
+    let report = compare(&series, rules);
     if report.series.is_empty() {
         return Err(CliError::failed(
             "every series is shorter than 25 hours: the first day only feeds the rules",

@@ -98,14 +98,10 @@ impl CertificateArgs {
 
 /// Warnings about cipher suites that do not prevent the start.
 pub fn warnings(ciphers: &CipherSuites) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if !ciphers.unknown.is_empty() {
-        let names = ciphers.unknown.join(", ");
-        warnings.push(format!("--tls-ciphers: ignoring unknown cipher suites: {names}"));
-    }
-    if !ciphers.weak.is_empty() {
-        let names = ciphers.weak.join(", ");
-        warnings.push(format!("--tls-ciphers: ignoring insecure cipher suites: {names}"));
-    }
-    warnings
+    let ignored = [("unknown", &ciphers.unknown), ("insecure", &ciphers.weak)];
+    let ignored = ignored.into_iter().filter(|(_, names)| !names.is_empty());
+    let warning = |(why, names): (&str, &Vec<String>)| {
+        format!("--tls-ciphers: ignoring {why} cipher suites: {}", names.join(", "))
+    };
+    ignored.map(warning).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum, builder::PossibleValue};
 use plimsoll_core::api::scale_target::TlsConfig;
 use plimsoll_storage::prometheus::transport::{
     Secret,
@@ -12,9 +12,11 @@ use plimsoll_storage::prometheus::transport::{
 use super::{
     go_values,
     output::CliError,
+    parsed_flags::{ParsedFlags, Setting},
     prometheus_auth::{non_empty, non_empty_path},
 };
-use crate::report::doctor::diagnose::shell_flag;
+
+pub const IDENTITY_HEADING: &str = "Prometheus: OAuth 2 and cloud identities";
 
 /// The cloud provider of the identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,7 +32,7 @@ enum CloudProvider {
 /// Authentication with OAuth 2 or a cloud identity.
 #[derive(Clone, Debug, Args)]
 #[allow(clippy::struct_field_names, reason = "fields are called as the flags are")]
-#[command(next_help_heading = "Prometheus: OAuth 2 and cloud identities")]
+#[command(next_help_heading = IDENTITY_HEADING)]
 pub struct IdentityArgs {
     /// Authenticates with the pod's identity in that cloud
     #[arg(long, value_name = "CLOUD")]
@@ -81,32 +83,31 @@ impl IdentityArgs {
     /// Returns the configured authentication and the flag that selects it, if any.
     pub fn sign_in(
         &self,
-        variable: &impl Fn(&str) -> String,
+        typed: &ParsedFlags,
     ) -> Result<Option<(&'static str, AuthConfig)>, CliError> {
-        for (flag, _) in self.given() {
-            let is_of = |kind: &str| flag.starts_with(&format!("prometheus-{kind}-"));
-            if is_of("oauth2") && self.prometheus_oauth2_token_url.is_empty() {
-                return Err(CliError::usage(format!(
-                    "--{flag} requires --prometheus-oauth2-token-url"
-                )));
-            }
-            for (cloud, name) in [
-                (CloudProvider::Aws, "aws"),
-                (CloudProvider::Google, "google"),
-                (CloudProvider::Azure, "azure"),
-            ] {
-                if is_of(name) && self.prometheus_auth != Some(cloud) {
-                    return Err(CliError::usage(format!(
-                        "--{flag} requires --prometheus-auth={name}"
-                    )));
+        let cloud = self.prometheus_auth.and_then(|cloud| cloud.to_possible_value());
+        let cloud = cloud.as_ref().map(PossibleValue::get_name);
+        let given = typed.settings_under([IDENTITY_HEADING; 2]);
+        for Setting { name, .. } in
+            given.filter(|flag| flag.values.iter().any(|one| !one.is_empty()))
+        {
+            let kind = name.strip_prefix("prometheus-").and_then(|rest| rest.split_once('-'));
+            let required = match kind.map(|(kind, _)| kind) {
+                Some("oauth2") if self.prometheus_oauth2_token_url.is_empty() => {
+                    "--prometheus-oauth2-token-url"
                 }
-            }
+                Some(kind @ ("aws" | "google" | "azure")) if cloud != Some(kind) => {
+                    &format!("--prometheus-auth={kind}")
+                }
+                _ => continue,
+            };
+            return Err(CliError::usage(format!("--{name} requires {required}")));
         }
         let Some(cloud) = self.prometheus_auth else {
             if self.prometheus_oauth2_token_url.is_empty() {
                 return Ok(None);
             }
-            let sign_in = AuthConfig::OAuth2(self.oauth2(variable)?);
+            let sign_in = AuthConfig::OAuth2(self.oauth2(typed)?);
             return Ok(Some(("--prometheus-oauth2-token-url", sign_in)));
         };
         if !self.prometheus_oauth2_token_url.is_empty() {
@@ -114,7 +115,7 @@ impl IdentityArgs {
                 "--prometheus-auth and --prometheus-oauth2-token-url are mutually exclusive: set one of them",
             ));
         }
-        let set = |name: &str| non_empty(&variable(name));
+        let set = |name: &str| non_empty(&typed.environment.variable(name));
         let sign_in = match cloud {
             CloudProvider::Aws => AuthConfig::Aws(Box::new(self.aws(set)?)),
             CloudProvider::Google => AuthConfig::Google(self.google(set)),
@@ -123,11 +124,12 @@ impl IdentityArgs {
         Ok(Some(("--prometheus-auth", sign_in)))
     }
 
-    fn oauth2(&self, variable: &impl Fn(&str) -> String) -> Result<OAuth2, CliError> {
+    fn oauth2(&self, typed: &ParsedFlags) -> Result<OAuth2, CliError> {
         let id = non_empty(&self.prometheus_oauth2_client_id).ok_or_else(|| {
             CliError::usage("--prometheus-oauth2-token-url requires --prometheus-oauth2-client-id")
         })?;
-        let secret_variable = || non_empty(&variable("PROMETHEUS_OAUTH2_CLIENT_SECRET"));
+        let secret_variable =
+            || non_empty(&typed.environment.variable("PROMETHEUS_OAUTH2_CLIENT_SECRET"));
         let secret = non_empty_path(&self.prometheus_oauth2_client_secret_file)
             .map(SecretSource::File)
             .or_else(|| Some(Secret::from(secret_variable()?).into()))
@@ -188,41 +190,5 @@ impl IdentityArgs {
             scope: non_empty(&self.prometheus_azure_scope).unwrap_or(azure.scope),
             ..azure
         }
-    }
-
-    /// The given flags, quoted for a shell. None of them contains a secret.
-    pub fn given_flags(&self) -> impl Iterator<Item = String> {
-        self.given().into_iter().map(|(name, value)| shell_flag(name, &value))
-    }
-
-    fn given(&self) -> Vec<(&'static str, String)> {
-        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
-        let cloud = self.prometheus_auth.and_then(|cloud| cloud.to_possible_value());
-        let each = |name, values: &[String]| {
-            values.iter().map(|value| (name, value.clone())).collect::<Vec<_>>()
-        };
-        let mut flags = vec![
-            ("prometheus-auth", cloud.map(|cloud| cloud.get_name().to_owned()).unwrap_or_default()),
-            ("prometheus-oauth2-token-url", self.prometheus_oauth2_token_url.clone()),
-            ("prometheus-oauth2-client-id", self.prometheus_oauth2_client_id.clone()),
-            (
-                "prometheus-oauth2-client-secret-file",
-                path(&self.prometheus_oauth2_client_secret_file),
-            ),
-        ];
-        flags.extend(each("prometheus-oauth2-scope", &self.prometheus_oauth2_scope));
-        flags.extend(each("prometheus-oauth2-param", &self.prometheus_oauth2_param));
-        flags.extend([
-            ("prometheus-oauth2-ca-file", path(&self.prometheus_oauth2_ca_file)),
-            ("prometheus-aws-region", self.prometheus_aws_region.clone()),
-            ("prometheus-aws-service", self.prometheus_aws_service.clone()),
-            ("prometheus-aws-role-arn", self.prometheus_aws_role_arn.clone()),
-            ("prometheus-google-credentials-file", path(&self.prometheus_google_credentials_file)),
-            ("prometheus-google-scope", self.prometheus_google_scope.clone()),
-            ("prometheus-azure-client-id", self.prometheus_azure_client_id.clone()),
-            ("prometheus-azure-scope", self.prometheus_azure_scope.clone()),
-        ]);
-        flags.retain(|(_, value)| !value.is_empty());
-        flags
     }
 }

@@ -109,15 +109,38 @@ pub struct LeaseTimes {
     /// Duration of the lease without renewal
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true)]
-    pub leader_elect_lease_duration: Duration,
+    leader_elect_lease_duration: Duration,
     /// How long the leader tries to renew the lease before it gives up
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true)]
-    pub leader_elect_renew_deadline: Duration,
+    leader_elect_renew_deadline: Duration,
     /// Time between two attempts to acquire or renew the lease
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = go_values::positive_duration)]
     #[arg(hide_short_help = true)]
-    pub leader_elect_retry_period: Duration,
+    leader_elect_retry_period: Duration,
+}
+
+impl LeaseTimes {
+    /// Leader election with the Lease of this name.
+    pub fn election(
+        &self,
+        enabled: bool,
+        name: &str,
+        namespace: String,
+    ) -> Result<ElectionConfig, &'static str> {
+        let election = ElectionConfig {
+            enabled,
+            lease_duration: self.leader_elect_lease_duration,
+            renew_deadline: self.leader_elect_renew_deadline,
+            retry_period: self.leader_elect_retry_period,
+            name: name.to_owned(),
+            namespace,
+        };
+        if enabled {
+            election.validate()?;
+        }
+        Ok(election)
+    }
 }
 
 /// Leader election.
@@ -140,17 +163,8 @@ pub struct ElectionArgs {
 
 impl ElectionArgs {
     pub fn election(&self, name: &str, compat: Compat) -> Result<ElectionConfig, CliError> {
-        let election = ElectionConfig {
-            enabled: self.leader_elect.unwrap_or(compat == Compat::Plimsoll),
-            lease_duration: self.times.leader_elect_lease_duration,
-            renew_deadline: self.times.leader_elect_renew_deadline,
-            retry_period: self.times.leader_elect_retry_period,
-            name: name.to_owned(),
-            namespace: self.leader_elect_resource_namespace.clone(),
-        };
-        if election.enabled {
-            election.validate()?;
-        }
-        Ok(election)
+        let enabled = self.leader_elect.unwrap_or(compat == Compat::Plimsoll);
+        let namespace = self.leader_elect_resource_namespace.clone();
+        Ok(self.times.election(enabled, name, namespace)?)
     }
 }

@@ -17,18 +17,16 @@ use self::{
     shell_scripts::Shell,
 };
 use super::{
-    Exit, environment,
+    Exit,
+    environment::Environment,
     flags::command,
-    one_shot::block_on,
+    one_shot::{block_on, connect},
     output::{self, CliError},
 };
 use crate::{
-    controllers::runtime::command_client::{self, ClusterOptions, Impersonation},
+    controllers::runtime::command_client::{ClusterOptions, Impersonation},
     report::collect::object_names::{self, MAX_NAMES},
 };
-
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-completion/", env!("CARGO_PKG_VERSION"));
 
 /// How long a shell waits for names.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -106,15 +104,13 @@ fn kubectl_lines(position: &Position<'_>, names: &[String]) -> Vec<String> {
 /// The names that complete the word; none if they cannot be read in time.
 fn names(position: &Position<'_>) -> Vec<String> {
     let Some(names) = position.names() else { return Vec::new() };
+    let value = |flag: &str| position.value(flag, |name| Environment::default().variable(name));
     let options = ClusterOptions {
-        kubeconfig: position.value("kubeconfig", environment).map(Into::into),
-        context: position.value("context", environment),
-        impersonation: Impersonation {
-            as_user: position.value("as_user", environment),
-            as_group: Vec::new(),
-        },
+        kubeconfig: value("kubeconfig").map(Into::into),
+        context: value("context"),
+        impersonation: Impersonation { as_user: value("as_user"), as_group: Vec::new() },
     };
-    let namespace = position.value("namespace", environment);
+    let namespace = value("namespace");
     let word = position.word.clone();
     within(TIMEOUT, move || match names {
         Names::Contexts => contexts(&options, &word),
@@ -156,8 +152,7 @@ fn read(
     word: &str,
 ) -> Result<Vec<String>, CliError> {
     block_on(async {
-        let cluster = command_client::connect(options, USER_AGENT).await;
-        let cluster = cluster.map_err(CliError::failed)?;
+        let cluster = connect(options, "plimsoll-completion").await?;
         Ok(match names {
             Names::Contexts => Vec::new(),
             Names::Namespaces => object_names::namespaces(&cluster, word).await,

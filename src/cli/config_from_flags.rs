@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 
 use super::{
-    Command, admission, backtest_options::BacktestCommand, explain, horizontal, one_line,
-    output::CliError, parse, parse_problem, parsed_flags::ParsedFlags,
+    Command, admission, backtest_options::BacktestCommand, environment::Environment, explain,
+    horizontal, one_line, output::CliError, parse, parse_problem, parsed_flags::ParsedFlags,
     recommend_options::RecommendCommand, recommender, ui, ui_server::UiCommand, updater, watermark,
 };
 use crate::controllers::{
@@ -23,7 +23,7 @@ pub fn recommender_config(flags: &[&str]) -> Result<RecommenderConfig, String> {
 /// Parses the flags of an admission controller. `variable` reads the environment.
 pub fn admission_config(
     flags: &[&str],
-    variable: impl Fn(&str) -> String,
+    variable: impl Fn(&str) -> String + 'static,
 ) -> Result<AdmissionConfig, String> {
     role_config(admission::NAME, flags, variable, |all| all.admission)
 }
@@ -31,7 +31,7 @@ pub fn admission_config(
 /// Parses the flags of an updater. `variable` reads the environment.
 pub fn updater_config(
     flags: &[&str],
-    variable: impl Fn(&str) -> String,
+    variable: impl Fn(&str) -> String + 'static,
 ) -> Result<UpdaterConfig, String> {
     role_config(updater::NAME, flags, variable, |all| all.updater)
 }
@@ -40,7 +40,7 @@ pub fn updater_config(
 /// `variable` reads the environment.
 pub fn watermark_config(
     flags: &[&str],
-    variable: impl Fn(&str) -> String,
+    variable: impl Fn(&str) -> String + 'static,
 ) -> Result<WatermarkConfig, String> {
     role_config(watermark::NAME, flags, variable, |all| all.watermark)
 }
@@ -52,29 +52,31 @@ pub fn horizontal_config(flags: &[&str]) -> Result<HorizontalConfig, String> {
 
 /// Parses the flags of a report on workloads.
 pub fn recommend_config(flags: &[&str]) -> Result<RecommendConfig, String> {
-    let (cli, typed) = parse(command_line("recommend", &words(flags)))
-        .map_err(|error| one_line(&error.render().to_string()))?;
-    let Command::Recommend(arguments) = cli.command else { return Err("not recommend".to_owned()) };
-    let command = RecommendCommand::new(&arguments, &typed, |_| String::new());
+    let config = |parsed| match parsed {
+        (Command::Recommend(arguments), typed) => RecommendCommand::new(*arguments, &typed),
+        _ => Err(CliError::usage(OTHER)),
+    };
+    let command = parse_command("recommend", &words(flags), &empty()).and_then(config);
     command.map(|command| command.config).map_err(CliError::into_message)
 }
 
 pub fn backtest_config(flags: &[&str]) -> Result<BacktestConfig, String> {
-    let (cli, typed) = parse(command_line("backtest", &words(flags)))
-        .map_err(|error| one_line(&error.render().to_string()))?;
-    let Command::Backtest(arguments) = cli.command else { return Err("not backtest".to_owned()) };
-    let command = BacktestCommand::new(&arguments, &typed, |_| String::new());
+    let config = |parsed| match parsed {
+        (Command::Backtest(arguments), typed) => BacktestCommand::new(*arguments, &typed),
+        _ => Err(CliError::usage(OTHER)),
+    };
+    let command = parse_command("backtest", &words(flags), &empty()).and_then(config);
     command.map(|command| command.config).map_err(CliError::into_message)
 }
 
 fn role_config<C>(
     role: &str,
     flags: &[&str],
-    variable: impl Fn(&str) -> String,
+    variable: impl Fn(&str) -> String + 'static,
     pick: fn(AllInOneConfig) -> Option<C>,
 ) -> Result<C, String> {
     let mut config = AllInOneConfig::default();
-    add_role(role, &words(flags), &mut config, variable, Some("default"))
+    add_role(role, &words(flags), &mut config, &Environment::of(variable))
         .map_err(CliError::into_message)?;
     pick(config).ok_or_else(|| format!("not the {role}"))
 }
@@ -82,81 +84,89 @@ fn role_config<C>(
 /// Parses the flags of several roles in one process.
 pub fn all_in_one_config(
     flags: &[&str],
-    variable: impl Fn(&str) -> String + Copy,
+    variable: impl Fn(&str) -> String + 'static,
 ) -> Result<AllInOneConfig, String> {
-    match parse(command_line("run", &words(flags))).map(|(cli, _)| cli.command) {
-        Ok(Command::Run(arguments)) => arguments.config(variable, Some("default")),
-        Ok(_) => Err("not the run command".into()),
-        Err(problem) => Err(parse_problem(&problem)),
-    }
-    .map(|command| command.controllers)
-    .map_err(CliError::into_message)
+    let environment = Environment::of(variable);
+    let config = |parsed| match parsed {
+        (Command::Run(arguments), _) => arguments.config(&environment),
+        _ => Err(CliError::usage(OTHER)),
+    };
+    let command = parse_command("run", &words(flags), &environment).and_then(config);
+    command.map(|command| command.controllers).map_err(CliError::into_message)
 }
 
 /// Parses the flags of the web page.
 pub(super) fn ui_command(
     flags: &[OsString],
-    variable: impl Fn(&str) -> String + Copy,
+    environment: &Environment,
 ) -> Result<UiCommand, CliError> {
-    let parsed = parse(command_line(ui::NAME, flags));
-    let (cli, typed) = parsed.map_err(|error| parse_problem(&error))?;
-    let Command::Ui(arguments) = cli.command else {
-        return Err(CliError::usage("not flags of the ui; see --help"));
-    };
-    arguments.command(&typed, variable)
+    match parse_command(ui::NAME, flags, environment)? {
+        (Command::Ui(arguments), typed) => arguments.command(&typed),
+        _ => Err(CliError::usage(OTHER)),
+    }
 }
+
+fn empty() -> Environment {
+    Environment::of(|_| String::new())
+}
+
+/// The error for flags of another command, which the parser returns for none.
+const OTHER: &str = "not flags of this command; see --help";
 
 fn words(flags: &[&str]) -> Vec<OsString> {
     flags.iter().map(OsString::from).collect()
 }
 
-fn command_line(command: &str, flags: &[OsString]) -> impl Iterator<Item = OsString> {
-    ["plimsoll", command].map(OsString::from).into_iter().chain(flags.to_vec())
+/// Parses the flags of a command.
+pub(super) fn parse_command(
+    command: &str,
+    flags: &[OsString],
+    environment: &Environment,
+) -> Result<(Command, ParsedFlags), CliError> {
+    let line = ["plimsoll", command].map(OsString::from).into_iter().chain(flags.to_vec());
+    let (cli, mut typed) = parse(line).map_err(|error| parse_problem(&error))?;
+    typed.environment = environment.clone();
+    Ok((cli.command, typed))
 }
 
-/// Adds a role to a process, with its flags parsed as if it ran alone. `home` is the namespace of the process, if it is
-/// known.
+/// Adds a role to a process, with its flags parsed as if it ran alone.
 pub(super) fn add_role(
     role: &str,
     flags: &[OsString],
     config: &mut AllInOneConfig,
-    variable: impl Fn(&str) -> String,
-    home: Option<&str>,
+    environment: &Environment,
 ) -> Result<(ProcessConfig, Compat), CliError> {
-    let (cli, typed) = parse(command_line(role, flags)).map_err(|error| parse_problem(&error))?;
-    configure_role(cli.command, &typed, config, variable, home)
+    let (command, typed) = parse_command(role, flags, environment)?;
+    configure_role(command, &typed, config)
 }
 
 fn configure_role(
     command: Command,
     typed: &ParsedFlags,
     config: &mut AllInOneConfig,
-    variable: impl Fn(&str) -> String,
-    home: Option<&str>,
 ) -> Result<(ProcessConfig, Compat), CliError> {
     Ok(match command {
         Command::Recommender(arguments) => {
-            let role = config.recommender.insert(arguments.config(typed, variable)?);
+            let role = config.recommender.insert(arguments.config(typed)?);
             (role.process.clone(), role.compat)
         }
         Command::Updater(arguments) => {
-            let role = config.updater.insert(arguments.config(typed, variable)?);
+            let role = config.updater.insert(arguments.config(typed)?);
             (role.process.clone(), role.settings.compat)
         }
         Command::AdmissionController(arguments) => {
-            let role = config.admission.insert(arguments.config(typed, variable)?);
+            let role = config.admission.insert(arguments.config(typed)?);
             (role.process.clone(), role.compat)
         }
         Command::Watermark(arguments) => {
-            let home = home.map(ToOwned::to_owned);
-            let role = config.watermark.insert(arguments.config(typed, variable, home)?);
-            (role.process.clone(), role.compat)
+            let role = config.watermark.insert(arguments.config(typed)?);
+            (role.settings.process.clone(), role.settings.compat)
         }
         Command::Horizontal(arguments) => {
-            let role = config.horizontal.insert(arguments.config(typed, variable)?);
-            (role.process.clone(), role.compat)
+            let role = config.horizontal.insert(arguments.config(typed)?);
+            (role.settings.process.clone(), role.compat)
         }
-        _ => return Err(CliError::usage("not flags of a controller; see --help")),
+        _ => return Err(CliError::usage(OTHER)),
     })
 }
 
@@ -169,8 +179,8 @@ fn without_warnings(process: &ProcessConfig) -> Result<(), CliError> {
 /// message. Used to check the examples in the documentation.
 pub fn check(words: &[&str]) -> Result<(), String> {
     let parsed = parse(words.iter().map(OsString::from));
-    let (cli, typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
-    let variable = |_: &str| String::new();
+    let (cli, mut typed) = parsed.map_err(|error| one_line(&error.render().to_string()))?;
+    typed.environment = empty();
     if let Command::Watermark(arguments) = &cli.command
         && let Some(checked) = arguments.check_subcommand()
     {
@@ -178,15 +188,13 @@ pub fn check(words: &[&str]) -> Result<(), String> {
     }
     let checked = match cli.command {
         Command::Backtest(arguments) => arguments.check(&typed),
-        Command::Doctor(arguments) => arguments.check(),
+        Command::Doctor(arguments) => arguments.check(&typed),
         Command::Explain(arguments) => explain::check(&arguments, &typed),
         Command::Hpa(arguments) => arguments.check(),
-        Command::Recommend(arguments) => {
-            RecommendCommand::new(&arguments, &typed, variable).map(drop)
-        }
-        Command::Ui(arguments) => arguments.command(&typed, variable).map(drop),
+        Command::Recommend(arguments) => RecommendCommand::new(*arguments, &typed).map(drop),
+        Command::Ui(arguments) => arguments.command(&typed).map(drop),
         Command::Run(arguments) => arguments
-            .config(variable, Some("default"))
+            .config(&typed.environment)
             .and_then(|command| without_warnings(&command.daemon.process)),
         Command::Completion(_)
         | Command::Crds(_)
@@ -195,7 +203,7 @@ pub fn check(words: &[&str]) -> Result<(), String> {
         | Command::Status(_) => Ok(()),
         role => {
             let mut controllers = AllInOneConfig::default();
-            configure_role(role, &typed, &mut controllers, variable, Some("default"))
+            configure_role(role, &typed, &mut controllers)
                 .and_then(|(process, _)| without_warnings(&process))
         }
     };

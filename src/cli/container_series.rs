@@ -17,20 +17,12 @@ pub struct ContainerSeriesArgs {
     )]
     prometheus_cadvisor_job_name: String,
     /// Counter of CPU seconds
-    #[arg(
-        long,
-        value_name = "METRIC",
-        default_value = "container_cpu_usage_seconds_total",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "METRIC", default_value = "container_cpu_usage_seconds_total")]
+    #[arg(hide_short_help = true)]
     history_cpu_metric: String,
     /// Gauge of memory
-    #[arg(
-        long,
-        value_name = "METRIC",
-        default_value = "container_memory_working_set_bytes",
-        hide_short_help = true
-    )]
+    #[arg(long, value_name = "METRIC", default_value = "container_memory_working_set_bytes")]
+    #[arg(hide_short_help = true)]
     history_memory_metric: String,
     /// Label with the namespace on container series [if not set: detected]
     #[arg(long, value_name = "LABEL", default_value = "namespace", hide_short_help = true)]

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use super::{Exit, log, output::CliError};
+use super::{Exit, log, one_shot::start_runtime, output::CliError};
 use crate::controllers::{
     self,
     runtime::{Signals, config::ProcessConfig, controller::ControllerConfig},
@@ -40,11 +40,7 @@ impl Daemon {
     ) -> Result<Exit, CliError> {
         let log_warnings = log::install(&self.process.log)?;
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(self.workers.min(cores))
-            .enable_all()
-            .build()
-            .map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
+        let runtime = start_runtime(self.workers.min(cores))?;
         let signals = {
             let _context = runtime.enter();
             Signals::listen()
@@ -55,8 +51,6 @@ impl Daemon {
         for warning in log_warnings.iter().chain(&self.process.warnings) {
             tracing::warn!("{warning}");
         }
-        // This fails if a provider is already installed, which is then also ring.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let result = runtime.block_on(role(signals));
         // Dropping the runtime would wait for blocking calls, such as a DNS lookup that does not return.
         runtime.shutdown_background();

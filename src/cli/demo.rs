@@ -97,15 +97,18 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
         progress: Progress::new(terminal.stderr_is_tty, terminal.columns, terminal.style.glyphs),
         stop: Arc::clone(&stop),
     };
-    let directory = store.path().to_owned();
+    let directory = store.path.clone();
     let demo_config = config.clone();
-    let opened = Mutex::new(store.take_opened());
+    let opened = Mutex::new(store.opened.take());
     let mut exit = Exit::Interrupted;
     let outcome = runtime.block_on(async {
         // Use the store that was opened and checked before the start.
-        let open = move || match opened.lock().take() {
-            Some(local) => Ok(Box::new(local) as Box<dyn Storage>),
-            None => open(&directory),
+        let open = move || {
+            let opened = opened
+                .lock()
+                .take()
+                .map_or_else(|| LocalStorage::open(&directory).map(|(local, _)| local), Ok);
+            opened.map(|local| Box::new(local) as Box<dyn Storage>)
         };
         let simulation =
             tokio::spawn(async move { demo::run(&demo_config, &open, &mut observer).await });
@@ -127,11 +130,10 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
         }
         Ok(Err(DemoError::Storage(plimsoll_storage::Error::Unavailable { place: at, why }))) => {
             // The demo does not retry.
-            let left = match &store {
-                StoreDirectory::Temporary(_) => "no files are left",
-                StoreDirectory::UserGiven { .. } => {
-                    "files saved before are left there: remove them before the next run"
-                }
+            let left = if store.temporary.is_some() {
+                "no files are left"
+            } else {
+                "files saved before are left there: remove them before the next run"
             };
             Err(format!("{at}: {why}; the demo stopped, and {left}").into())
         }
@@ -140,59 +142,36 @@ fn run_demo(config: &Config, terminal: &Terminal) -> Result<DemoReport, CliError
     }
 }
 
-fn open(directory: &Path) -> Result<Box<dyn Storage>, plimsoll_storage::Error> {
-    let (local, _) = LocalStorage::open(directory)?;
-    Ok(Box::new(local))
-}
-
 /// The directory that stores the history during the demo.
-enum StoreDirectory {
-    /// A temporary directory, removed on drop.
-    Temporary(tempfile::TempDir),
-    UserGiven {
-        path: PathBuf,
-        /// The store, opened when the directory was checked, until it is used.
-        opened: Option<LocalStorage>,
-        /// A lock against other demos, for the time when a restart closes the store.
-        _claim: Option<File>,
-    },
+struct StoreDirectory {
+    path: PathBuf,
+    /// Removes the directory on drop, unless the user has given it.
+    temporary: Option<tempfile::TempDir>,
+    /// The store, opened when the directory was checked, until it is used.
+    opened: Option<LocalStorage>,
+    /// A lock against other demos, for the time when a restart closes the store.
+    _claim: Option<File>,
 }
 
 impl StoreDirectory {
     fn prepare(config: &Config) -> Result<Self, CliError> {
-        let Some(place) = config.store.clone() else {
+        let Some(path) = config.store.clone() else {
             let made = tempfile::Builder::new().prefix("plimsoll-demo-").tempdir();
-            if let Ok(directory) = &made {
-                panic_hook::remove_on_panic(Some(directory.path().to_owned()));
-            }
-            return made.map(Self::Temporary).map_err(|error| {
-                let failure = DemoError::StoreUnavailable { place: std::env::temp_dir(), error };
-                failure.to_string().into()
-            });
+            let temporary = made.map_err(|error| {
+                DemoError::StoreUnavailable { place: std::env::temp_dir(), error }.to_string()
+            })?;
+            let path = temporary.path().to_owned();
+            panic_hook::remove_on_panic(Some(path.clone()));
+            return Ok(Self { path, temporary: Some(temporary), opened: None, _claim: None });
         };
         let refused = |error: plimsoll_storage::Error| format!("--keep-store: {error}");
-        let (local, report) = LocalStorage::open(&place).map_err(refused)?;
-        let claim = lock_directory(&place)?;
+        let (local, report) = LocalStorage::open(&path).map_err(refused)?;
+        let claim = lock_directory(&path)?;
         if report.records > 0 || report.damage.is_some() {
-            let failure = DemoError::NotEmpty { place, records: report.records };
+            let failure = DemoError::NotEmpty { place: path, records: report.records };
             return Err(failure.to_string().into());
         }
-        Ok(Self::UserGiven { path: place, opened: Some(local), _claim: claim })
-    }
-
-    /// Takes the store if it is already open. The caller closes it.
-    fn take_opened(&mut self) -> Option<LocalStorage> {
-        match self {
-            Self::Temporary(_) => None,
-            Self::UserGiven { opened, .. } => opened.take(),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Temporary(directory) => directory.path(),
-            Self::UserGiven { path, .. } => path,
-        }
+        Ok(Self { path, temporary: None, opened: Some(local), _claim: claim })
     }
 }
 

@@ -1,4 +1,4 @@
-//! `plimsoll doctor`: its flags, and the run; the checks of `--cluster` are run elsewhere.
+//! `plimsoll doctor`: its flags, the run, and the exit code.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use plimsoll_core::diagnosis;
 use plimsoll_storage::prometheus::detect::SchemaOverrides;
 
 use super::{
-    Exit, doctor_cluster, environment, go_values,
+    Exit, go_values,
     one_shot::{ReportArgs, Spinner, block_on},
     output::{self, CliError},
     parsed_flags::ParsedFlags,
@@ -19,10 +19,15 @@ use crate::{
     report::{
         collect::{
             doctor::{self, DoctorConfig, DoctorError},
-            doctor_cluster::ClusterCheckConfig,
+            doctor_cluster::{ClusterCheckConfig, examine_cluster},
             hpa_lint,
         },
-        doctor::{hpa_lint::render, report::Level, text},
+        doctor::{
+            cluster_report::{self, ClusterReport},
+            hpa_lint::render,
+            report::Level,
+            text,
+        },
     },
 };
 
@@ -105,9 +110,6 @@ enum DoctorCommand {
     Hpa(Box<DoctorHpaArgs>),
 }
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
-
 pub(super) const HPA_EXAMPLES: &str = "\
 Examples:
   plimsoll doctor hpa
@@ -135,7 +137,7 @@ impl DoctorHpaArgs {
     fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
         let namespace = self.namespace.as_deref();
         let message = "reading HorizontalPodAutoscalers";
-        let report = self.report.read(USER_AGENT, terminal, message, async |cluster| {
+        let report = self.report.read("plimsoll-doctor", terminal, message, async |cluster| {
             hpa_lint::lint(&cluster, namespace, Clock::wall().now()).await
         })?;
         self.report.print(terminal, &report, render, report.findings.is_empty())
@@ -143,34 +145,39 @@ impl DoctorHpaArgs {
 }
 
 impl DoctorArgs {
-    pub(super) fn check(&self) -> Result<(), CliError> {
+    pub(super) fn check(&self, typed: &ParsedFlags) -> Result<(), CliError> {
         match &self.command {
             Some(DoctorCommand::Hpa(_)) => Ok(()),
-            None => self.config(|_| String::new()).map(drop),
+            None => self.config(typed).map(drop),
         }
     }
 
-    /// Builds the configuration of `--cluster`.
-    fn cluster_config(&self, has_address: bool) -> Result<ClusterCheckConfig, CliError> {
-        Ok(ClusterCheckConfig {
+    fn check_cluster(&self, typed: &ParsedFlags, terminal: &Terminal) -> Result<Exit, CliError> {
+        let config = ClusterCheckConfig {
             cluster_options: self.report.cluster.clone(),
             namespace: self.namespace.clone(),
-            connection: self.connection.transport_config(environment)?,
-            has_address,
+            connection: self.connection.transport_config(typed)?,
+            has_address: typed.is_set("prometheus_address"),
             matchers: self.connection.matchers(),
             is_live: self.live,
             deadline: self.deadline,
-        })
+        };
+        let spinner = Spinner::start(terminal, "checking the cluster");
+        let report = block_on(async {
+            examine_cluster(&config, &Clock::wall()).await.map_err(CliError::failed)
+        })?;
+        drop(spinner);
+        let exit = cluster_exit_code(&report, self.fail_on);
+        let render = |report: &_, style: &_| cluster_report::render(report, style, exit as u8);
+        self.report.print(terminal, &report, render, true)?;
+        Ok(exit)
     }
 
-    /// Builds the configuration and validates it. `variable` reads the environment.
-    pub(super) fn config(
-        &self,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<DoctorConfig, CliError> {
-        let (given, secrets) = self.connection.given_flags();
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<DoctorConfig, CliError> {
+        let (given, secrets) = self.connection.given_flags(typed);
         Ok(DoctorConfig {
-            transport: self.connection.transport_config(variable)?,
+            transport: self.connection.transport_config(typed)?,
             series_options: SchemaOverrides {
                 job: self.prometheus_cadvisor_job_name.clone(),
                 cpu: self.history_cpu_metric.clone(),
@@ -205,15 +212,9 @@ pub fn run(
         output::print_warning(&flag);
     }
     if arguments.cluster {
-        let config = arguments.cluster_config(typed.is_set("prometheus_address"))?;
-        let fail_on = match arguments.fail_on {
-            Level::Problem => diagnosis::Level::Problem,
-            Level::Ok | Level::Warning => diagnosis::Level::Warning,
-        };
-        let limits = (fail_on, USER_AGENT);
-        return doctor_cluster::run(&config, limits, &arguments.report, terminal);
+        return arguments.check_cluster(typed, terminal);
     }
-    let config = arguments.config(environment)?;
+    let config = arguments.config(typed)?;
     let spinner = Spinner::start(terminal, "querying the Prometheus");
     let has_address = typed.is_set("prometheus_address");
     let report = block_on(async {
@@ -224,6 +225,21 @@ pub fn run(
     let render = |report: &_, style: &_| text::render(report, style, arguments.queries);
     let is_fine = report.worst() < arguments.fail_on;
     arguments.report.print(terminal, &report, render, is_fine)
+}
+
+/// What was found goes before what is not known: it is certain.
+fn cluster_exit_code(report: &ClusterReport, fail_on: Level) -> Exit {
+    let fail_on = match fail_on {
+        Level::Problem => diagnosis::Level::Problem,
+        Level::Ok | Level::Warning => diagnosis::Level::Warning,
+    };
+    if report.has(fail_on) {
+        Exit::Findings
+    } else if report.count(diagnosis::Level::Unknown) > 0 {
+        Exit::Incomplete
+    } else {
+        Exit::Fine
+    }
 }
 
 /// The message of a failed run. Outside of the cluster the default address cannot be resolved.
@@ -239,6 +255,11 @@ fn error_message(why: &DoctorError, has_address: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_core::{
+        diagnosis::{CheckId, Finding},
+        types::Time,
+    };
+
     use super::*;
 
     #[test]
@@ -251,5 +272,31 @@ mod tests {
         );
         assert!(message.contains("`plimsoll doctor --cluster`"), "{message}");
         assert_eq!(error_message(&why, true), why.to_string());
+    }
+
+    #[test]
+    fn the_exit_code_depends_on_the_level_and_on_what_is_unknown() {
+        use diagnosis::Level::{Ok, Problem, Unknown, Warning};
+        for (levels, fail_on, exit) in [
+            (&[Ok][..], Level::Warning, Exit::Fine),
+            (&[Ok, Warning], Level::Warning, Exit::Findings),
+            (&[Ok, Warning], Level::Problem, Exit::Fine),
+            (&[Warning, Unknown], Level::Problem, Exit::Incomplete),
+            (&[Problem, Unknown], Level::Problem, Exit::Findings),
+            (&[Ok, Unknown], Level::Warning, Exit::Incomplete),
+        ] {
+            let finding = |level: &diagnosis::Level| Finding::new(CheckId::ApiVersion, *level, "");
+            let report = ClusterReport {
+                schema_version: 1,
+                kind: String::new(),
+                version: String::new(),
+                at: Time::EPOCH,
+                cluster: String::new(),
+                api_version: None,
+                prometheus: None,
+                findings: levels.iter().map(finding).collect(),
+            };
+            assert_eq!(cluster_exit_code(&report, fail_on), exit, "{levels:?} {fail_on:?}");
+        }
     }
 }

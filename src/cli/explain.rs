@@ -4,7 +4,9 @@ use clap::{ArgAction, Args, Subcommand};
 use serde::Serialize;
 
 use super::{
-    Exit, environment,
+    Exit,
+    config_from_flags::parse_command,
+    environment::Environment,
     feature_gates::{FeatureGate, FeatureGates},
     hpa_controller::HpaControllerArgs,
     one_shot::ReportArgs,
@@ -19,17 +21,11 @@ use crate::{
     cluster::clock::Clock,
     controllers::{recommender::config::StorageChoice, runtime::command_client::Cluster},
     report::{
-        collect::{
-            self, hpa::ExplainHpaConfig, lookup::ExplainError, pod::ExplainPodConfig,
-            vpa::ExplainConfig,
-        },
+        collect::{self, lookup::ExplainError, pod::ExplainPodConfig, vpa::ExplainConfig},
         explain::{Finding, hpa, pod, vpa, wpa},
         style::Style,
     },
 };
-
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-explain/", env!("CARGO_PKG_VERSION"));
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -121,7 +117,7 @@ impl ObjectArgs {
     ) -> Result<Exit, CliError> {
         let message = format!("reading {} from the cluster", self.object.1);
         let is_fine = |report: &R| findings(report).is_empty();
-        let request = (USER_AGENT, &*message);
+        let request = ("plimsoll-explain", &*message);
         self.report.show(self.watch, request, terminal, explain, (render, is_fine))
     }
 }
@@ -143,30 +139,27 @@ pub fn run(
 pub fn check(arguments: &ExplainArgs, typed: &ParsedFlags) -> Result<(), CliError> {
     match &arguments.kind {
         ExplainCommand::Vpa(arguments) => arguments.config().map(drop),
-        ExplainCommand::Pod(arguments) => arguments.config(typed, |_| String::new()).map(drop),
-        ExplainCommand::Hpa(arguments) => arguments.config().map(drop),
+        ExplainCommand::Pod(arguments) => arguments.config(typed).map(drop),
+        ExplainCommand::Hpa(arguments) => arguments.object.resolve().map(drop),
         ExplainCommand::Wpa(arguments) => arguments.object.resolve().map(drop),
     }
 }
 
 /// The configurations of `explain pod` and `explain vpa` without flags: their defaults, and what the environment sets.
 pub(super) fn defaults(
-    variable: impl Fn(&str) -> String,
+    environment: &Environment,
 ) -> Result<(ExplainPodConfig, ExplainConfig), CliError> {
-    let parsed = |kind: &str| {
-        let line = ["plimsoll", "explain", kind, "default/any"].map(std::ffi::OsString::from);
-        super::parse(line).map_err(|error| super::parse_problem(&error))
+    let parsed = |kind: &str| match parse_command(
+        "explain",
+        &[kind, "default/any"].map(Into::into),
+        environment,
+    )? {
+        (super::Command::Explain(arguments), typed) => Ok((arguments.kind, typed)),
+        _ => Err(CliError::usage("not the flags of explain")),
     };
-    let (pod, typed) = parsed("pod")?;
-    let (vpa, _) = parsed("vpa")?;
-    match (pod.command, vpa.command) {
-        (super::Command::Explain(pod), super::Command::Explain(vpa)) => {
-            match (&pod.kind, &vpa.kind) {
-                (ExplainCommand::Pod(pod), ExplainCommand::Vpa(vpa)) => {
-                    Ok((pod.config(&typed, variable)?, vpa.config()?))
-                }
-                _ => Err(CliError::usage("not the flags of explain")),
-            }
+    match (parsed("pod")?, parsed("vpa")?) {
+        ((ExplainCommand::Pod(pod), typed), (ExplainCommand::Vpa(vpa), _)) => {
+            Ok((pod.config(&typed)?, vpa.config()?))
         }
         _ => Err(CliError::usage("not the flags of explain")),
     }
@@ -263,11 +256,7 @@ pub struct PodArgs {
 }
 
 impl PodArgs {
-    fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<ExplainPodConfig, CliError> {
+    fn config(&self, typed: &ParsedFlags) -> Result<ExplainPodConfig, CliError> {
         let (namespace, name) = self.object.resolve()?;
         let policy = &self.policy;
         Ok(ExplainPodConfig {
@@ -276,7 +265,7 @@ impl PodArgs {
             settings: policy.settings(typed)?,
             native_sidecars: policy.native_sidecars(),
             limit_policy: policy.sizing.limit_policy,
-            admission_check: policy.admission(variable)?,
+            admission_check: policy.admission(typed)?,
             heartbeat_namespace: policy.recommender_heartbeat_namespace.clone(),
             retarget_hpas: policy.sizing.retarget_hpas()?,
             horizontal_lease_namespace: policy.sizing.horizontal_lease_namespace.clone(),
@@ -286,7 +275,7 @@ impl PodArgs {
     }
 
     fn run(&self, typed: &ParsedFlags, terminal: &Terminal) -> Result<Exit, CliError> {
-        let config = self.config(typed, environment)?;
+        let config = self.config(typed)?;
         let explain =
             async |cluster| collect::pod::explain(&config, &cluster, Clock::wall().now()).await;
         self.object.explain(terminal, explain, pod::text::render, |report| &report.findings)
@@ -317,16 +306,13 @@ pub struct HpaArgs {
 }
 
 impl HpaArgs {
-    fn config(&self) -> Result<ExplainHpaConfig, CliError> {
+    fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
         let (namespace, name) = self.object.resolve()?;
         let config = self.controller.config();
-        Ok(ExplainHpaConfig { namespace, name, config })
-    }
-
-    fn run(&self, terminal: &Terminal) -> Result<Exit, CliError> {
-        let config = self.config()?;
-        let explain =
-            async |cluster| collect::hpa::explain(&config, &cluster, Clock::wall().now()).await;
+        let explain = async |cluster| {
+            let (object, now) = ((namespace.as_deref(), &*name), Clock::wall().now());
+            collect::hpa::explain(&config, &cluster, object, now).await
+        };
         self.object.explain(terminal, explain, hpa::text::render, |report| &report.findings)
     }
 }

@@ -25,6 +25,13 @@ pub struct NormalisedArguments {
     pub ignored: Vec<String>,
 }
 
+/// Reads arguments with the flags of a built command. The methods for a flag return whether it is known.
+struct Normaliser<'a, I> {
+    command: &'a Command,
+    rest: I,
+    arguments: Vec<OsString>,
+}
+
 /// Adapts a role's command to pflag: boolean flags can have a value, and the last value of a repeated flag counts.
 pub fn adapt_command(command: Command) -> Command {
     let switch = |argument: Arg| {
@@ -59,149 +66,138 @@ pub fn normalise(
     command: &Command,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<NormalisedArguments, String> {
-    let mut normal = NormalisedArguments::default();
-    let mut rest = arguments.into_iter();
-    let out = &mut normal.arguments;
-    while let Some(argument) = rest.next() {
+    let rest = arguments.into_iter();
+    let mut reader = Normaliser { command, rest, arguments: Vec::new() };
+    let mut ignored = Vec::new();
+    while let Some(argument) = reader.rest.next() {
         let text = argument.to_string_lossy();
         let is_flag = text.len() > 1 && text.starts_with('-');
         if !is_flag {
-            normal.ignored.push(text.clone().into_owned());
+            ignored.push(text.clone().into_owned());
         }
         let continues = match (syntax, text.strip_prefix("--")) {
             (_, Some("")) => false,
-            (FlagSyntax::GoFlag, _) => is_flag && go_flag(command, &argument, &mut rest, out)?,
-            (FlagSyntax::Pflag, Some(body)) => long(command, &argument, body, &mut rest, out)?,
-            (FlagSyntax::Pflag, None) => !is_flag || short(command, &text[1..], &mut rest, out)?,
+            (FlagSyntax::GoFlag, _) => is_flag && reader.go_flag(&argument)?,
+            (FlagSyntax::Pflag, Some(body)) => reader.long(&argument, body)?,
+            (FlagSyntax::Pflag, None) => !is_flag || reader.short(&text[1..])?,
         };
         if !continues {
             let is_unknown = is_flag && text != "--";
             if syntax == FlagSyntax::GoFlag || !is_unknown {
-                normal.ignored.extend(rest.map(|word| word.to_string_lossy().into_owned()));
+                ignored.extend(reader.rest.map(|word| word.to_string_lossy().into_owned()));
             }
             break;
         }
     }
-    Ok(normal)
+    Ok(NormalisedArguments { arguments: reader.arguments, ignored })
 }
 
-/// Handles `-name`, `-name=value` or `-name value`, with one or two dashes. Returns whether the flag is known.
-fn go_flag(
-    command: &Command,
-    argument: &OsStr,
-    rest: &mut impl Iterator<Item = OsString>,
-    out: &mut Vec<OsString>,
-) -> Result<bool, String> {
-    let text = argument.to_string_lossy();
-    let single = text.strip_prefix('-').unwrap_or_default();
-    let body = single.strip_prefix('-').unwrap_or(single);
-    if body.starts_with(['-', '=']) {
-        return Err(format!("bad flag syntax: {text}"));
-    }
-    let (name, value) = split_value(body);
-    let Some(known) = find(command, name) else {
-        // Go's `flag` package handles -h and -help even if they are not defined.
-        out.push(if name == "h" { "-h".to_owned() } else { format!("--{name}") }.into());
-        return Ok(false);
-    };
-    let mut whole = OsString::from(if single == body { "-" } else { "" });
-    whole.push(argument);
-    set(known, (name, value), &whole, rest, out)?;
-    Ok(true)
-}
-
-fn split_value(body: &str) -> (&str, Option<&str>) {
-    body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)))
-}
-
-/// Handles `--name`, `--name=value` or `--name value`. Returns whether the flag is known.
-fn long(
-    command: &Command,
-    argument: &OsStr,
-    body: &str,
-    rest: &mut impl Iterator<Item = OsString>,
-    out: &mut Vec<OsString>,
-) -> Result<bool, String> {
-    let (name, value) = split_value(body);
-    if name.is_empty() || name.starts_with('-') {
-        return Err(format!("bad flag syntax: {}", argument.display()));
-    }
-    let name = canonical(name);
-    let Some(known) = find(command, &name) else {
-        out.push(format!("--{name}").into());
-        return Ok(false);
-    };
-    set(known, (&name, value), argument, rest, out)?;
-    Ok(true)
-}
-
-/// Adds a known flag, with the value from the same argument or, if it requires one, from the next argument.
-/// `whole` is the complete argument, with two dashes.
-fn set(
-    known: &Arg,
-    (name, value): (&str, Option<&str>),
-    whole: &OsStr,
-    rest: &mut impl Iterator<Item = OsString>,
-    out: &mut Vec<OsString>,
-) -> Result<(), String> {
-    let flag = format!("--{name}");
-    match (value_arity(known), value) {
-        // Keep a value that is not UTF-8 unchanged: it may be a path.
-        (_, Some(_)) if whole.to_str().is_none() => out.push(whole.to_owned()),
-        (ValueArity::Never, Some(value)) => match go_values::boolean(value) {
-            Ok(true) => out.push(flag.into()),
-            Ok(false) => {}
-            Err(wanted) => return Err(format!("invalid value '{value}' for '{flag}': {wanted}")),
-        },
-        (_, Some(value)) => out.push(format!("{flag}={value}").into()),
-        (ValueArity::Never | ValueArity::Optional, None) => out.push(flag.into()),
-        (ValueArity::Required, None) => out.push(with_value(&flag, rest.next())),
-    }
-    Ok(())
-}
-
-/// Handles `-v4`, `-v=4` or `-v 4`. Returns whether the flag is known.
-fn short(
-    command: &Command,
-    letters: &str,
-    rest: &mut impl Iterator<Item = OsString>,
-    out: &mut Vec<OsString>,
-) -> Result<bool, String> {
-    let mut letters = letters.chars();
-    while let Some(letter) = letters.next() {
-        let after = letters.as_str();
-        let Some(known) = command.get_arguments().find(|known| known.get_short() == Some(letter))
-        else {
-            return unknown_letters(command, letter, after, out);
-        };
-        let Some(name) = known.get_long() else { return Ok(false) };
-        let flag = format!("--{name}");
-        if value_arity(known) != ValueArity::Required {
-            out.push(flag.into());
-            continue;
+impl<I: Iterator<Item = OsString>> Normaliser<'_, I> {
+    /// Handles `-name`, `-name=value` or `-name value`, with one or two dashes.
+    fn go_flag(&mut self, argument: &OsStr) -> Result<bool, String> {
+        let text = argument.to_string_lossy();
+        let single = text.strip_prefix('-').unwrap_or_default();
+        let body = single.strip_prefix('-').unwrap_or(single);
+        if body.starts_with(['-', '=']) {
+            return Err(format!("bad flag syntax: {text}"));
         }
-        let attached = after.strip_prefix('=').unwrap_or(after);
-        let value = if after.is_empty() { rest.next() } else { Some(attached.into()) };
-        out.push(with_value(&flag, value));
-        break;
+        let (name, value) = split_value(body);
+        let Some(known) = find(self.command, name) else {
+            // Go's `flag` package handles -h and -help even if they are not defined.
+            self.add(if name == "h" { "-h".to_owned() } else { format!("--{name}") });
+            return Ok(false);
+        };
+        let mut whole = OsString::from(if single == body { "-" } else { "" });
+        whole.push(argument);
+        self.set(known, (name, value), &whole)?;
+        Ok(true)
     }
-    Ok(true)
+
+    /// Handles `--name`, `--name=value` or `--name value`.
+    fn long(&mut self, argument: &OsStr, body: &str) -> Result<bool, String> {
+        let (name, value) = split_value(body);
+        if name.is_empty() || name.starts_with('-') {
+            return Err(format!("bad flag syntax: {}", argument.display()));
+        }
+        let name = canonical(name);
+        let Some(known) = find(self.command, &name) else {
+            self.add(format!("--{name}"));
+            return Ok(false);
+        };
+        self.set(known, (&name, value), argument)?;
+        Ok(true)
+    }
+
+    /// Adds a known flag, with the value from the same argument or, if it requires one, from the next argument.
+    /// `whole` is the complete argument, with two dashes.
+    fn set(
+        &mut self,
+        known: &Arg,
+        (name, value): (&str, Option<&str>),
+        whole: &OsStr,
+    ) -> Result<(), String> {
+        let flag = format!("--{name}");
+        match (value_arity(known), value) {
+            // Keep a value that is not UTF-8 unchanged: it may be a path.
+            (_, Some(_)) if whole.to_str().is_none() => self.add(whole),
+            (ValueArity::Never, Some(value)) => match go_values::boolean(value) {
+                Ok(true) => self.add(flag),
+                Ok(false) => {}
+                Err(wanted) => {
+                    return Err(format!("invalid value '{value}' for '{flag}': {wanted}"));
+                }
+            },
+            (_, Some(value)) => self.add(format!("{flag}={value}")),
+            (ValueArity::Never | ValueArity::Optional, None) => self.add(flag),
+            (ValueArity::Required, None) => {
+                let value = self.rest.next();
+                self.add(with_value(&flag, value));
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles `-v4`, `-v=4` or `-v 4`.
+    fn short(&mut self, letters: &str) -> Result<bool, String> {
+        let mut letters = letters.chars();
+        while let Some(letter) = letters.next() {
+            let after = letters.as_str();
+            let mut flags = self.command.get_arguments();
+            let Some(known) = flags.find(|known| known.get_short() == Some(letter)) else {
+                return self.unknown_letters(letter, after);
+            };
+            let Some(name) = known.get_long() else { return Ok(false) };
+            let flag = format!("--{name}");
+            if !needs_value(known) {
+                self.add(flag);
+                continue;
+            }
+            let attached = after.strip_prefix('=').unwrap_or(after);
+            let value = if after.is_empty() { self.rest.next() } else { Some(attached.into()) };
+            self.add(with_value(&flag, value));
+            break;
+        }
+        Ok(true)
+    }
+
+    /// Upstream's roles reject long names with a single dash. Accepting them would hide a typing error.
+    fn unknown_letters(&mut self, letter: char, after: &str) -> Result<bool, String> {
+        let word = format!("{letter}{after}");
+        let name = canonical(word.split('=').next().unwrap_or_default());
+        if find(self.command, &name).is_some() {
+            return Err(format!("-{name}: long flags require two dashes: --{name}"));
+        }
+        self.add(if after.is_empty() { format!("-{letter}") } else { format!("--{name}") });
+        Ok(false)
+    }
+
+    fn add(&mut self, argument: impl Into<OsString>) {
+        self.arguments.push(argument.into());
+    }
 }
 
-/// Upstream's roles reject long names with a single dash. Accepting them would hide a typing error.
-fn unknown_letters(
-    command: &Command,
-    letter: char,
-    after: &str,
-    out: &mut Vec<OsString>,
-) -> Result<bool, String> {
-    let word = format!("{letter}{after}");
-    let name = canonical(word.split('=').next().unwrap_or_default());
-    if find(command, &name).is_some() {
-        return Err(format!("-{name}: long flags require two dashes: --{name}"));
-    }
-    out.push(if after.is_empty() { format!("-{letter}") } else { format!("--{name}") }.into());
-    Ok(false)
+pub(super) fn split_value(body: &str) -> (&str, Option<&str>) {
+    body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value)))
 }
 
 fn canonical(name: &str) -> String {

@@ -2,7 +2,7 @@
 
 use clap::{Arg, CommandFactory as _};
 
-use super::{Cli, ROLES, flag_syntax};
+use super::{Cli, ROLES, cloud_identity::IDENTITY_HEADING, flag_syntax};
 
 /// Builds the command line parser.
 pub fn command() -> clap::Command {
@@ -14,7 +14,7 @@ pub fn command() -> clap::Command {
 
 /// Headings of flags that only `--help` shows, not `-h`.
 const LONG_HELP_HEADINGS: [&str; 4] =
-    ["Model", "Prometheus", "History in a Prometheus", "Prometheus: OAuth 2 and cloud identities"];
+    ["Model", "Prometheus", "History in a Prometheus", IDENTITY_HEADING];
 
 /// Applies the rules that hold for all flags.
 fn complete_flag(argument: Arg) -> Arg {

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use plimsoll_core::types::quantity::Quantity;
+use plimsoll_storage::prometheus::selector::is_label;
 
 /// The maximum duration in Go, in nanoseconds.
 const MAX_NANOSECONDS: f64 = i64::MAX as f64;
@@ -152,10 +153,7 @@ pub fn fraction(text: &str) -> Result<f64, String> {
 
 /// Parses the name of a label of series that is not the name of the metric.
 pub fn label_name(text: &str) -> Result<String, String> {
-    let is_inside = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let fits = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && text.bytes().all(is_inside)
-        && text != "__name__";
+    let fits = is_label(text) && text != "__name__";
     if fits { Ok(text.to_owned()) } else { Err("give a valid label name".to_owned()) }
 }
 

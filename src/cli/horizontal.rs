@@ -3,23 +3,29 @@
 use std::time::Duration;
 
 use clap::Args;
-use plimsoll_core::{hpa::Fixes, types::compat::Compat};
+use plimsoll_core::{
+    hpa::{Fixes, sentinel::SentinelRules},
+    types::compat::Compat,
+};
 
 use super::{
     Exit,
     cluster::{ApiServerArgs, ElectionArgs},
     daemon::run_controller,
-    environment, go_values,
+    go_values,
     hpa_controller::HpaControllerArgs,
     klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
-    pod_usage::PodUsageArgs,
     prometheus_auth,
-    sentinel::SentinelArgs,
+    prometheus_queries::PodUsageArgs,
 };
 use crate::{
-    controllers::{HorizontalConfig, horizontal::config::HorizontalMode, runtime::config::Address},
+    controllers::{
+        HorizontalConfig, ReplicaSettings,
+        horizontal::config::{HorizontalMode, SentinelConfig},
+        runtime::config::Address,
+    },
     telemetry::Cardinality,
 };
 
@@ -102,12 +108,8 @@ pub struct HorizontalArgs {
 }
 
 impl HorizontalArgs {
-    /// Builds the configuration and validates it. `variable` reads the environment.
-    pub(super) fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<HorizontalConfig, CliError> {
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<HorizontalConfig, CliError> {
         let election = self.election.election(&self.leader_elect_resource_name, self.compat)?;
         if self.mode == HorizontalMode::Replace && !election.enabled {
             return Err(CliError::usage(
@@ -126,28 +128,70 @@ impl HorizontalArgs {
             Compat::Plimsoll => Fixes::ALL,
             Compat::Upstream => Fixes::UPSTREAM,
         };
-        let (usage, queries) = self.usage.sources(typed, variable)?;
-        Ok(HorizontalConfig {
+        let (usage, queries) = self.usage.sources(typed)?;
+        let settings = ReplicaSettings {
             process: self.cluster.process(&self.address, &self.log, warnings),
+            event_component: self.mode.event_component(),
+            // Scales are read from watches: upstream reads each before it may write it.
+            compat: Compat::Plimsoll,
+            period: self.horizontal_pod_autoscaler_sync_period,
+            workers: self.concurrent_horizontal_pod_autoscaler_syncs as usize,
+            status_interval: self.mode.status_interval(),
+            request_timeout: self.request_timeout,
+            namespaces,
+            dry_run: None,
+            election,
+            object_metrics: self.object_metrics,
+        };
+        Ok(HorizontalConfig {
+            settings,
             mode: self.mode,
             compat: self.compat,
             fixes,
             hpa: self.controller.config(),
-            period: self.horizontal_pod_autoscaler_sync_period,
             sentinel: self.sentinel.config(),
             usage,
             queries,
             max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),
-            workers: self.concurrent_horizontal_pod_autoscaler_syncs as usize,
-            namespaces,
-            request_timeout: self.request_timeout,
-            election,
-            object_metrics: self.object_metrics,
         })
     }
 }
 
+/// The longest and the shortest time between two reads of the sentinel.
+const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// Reads of the sentinel in each period of the HPA controller.
+const POLLS_PER_PERIOD: u32 = 8;
+
+/// How it is found out that the HPA controller of the cluster is off.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "HPA controller of the cluster")]
+struct SentinelArgs {
+    /// The period of the HPA controller that `--mode=replace` replaces: for four of them, and at least a minute, it must not
+    /// write the status of an object that is made for this
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = go_values::positive_duration)]
+    #[arg(hide_short_help = true)]
+    builtin_sync_period: Duration,
+    /// The minimum of that time
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = go_values::positive_duration)]
+    #[arg(hide = true)]
+    sentinel_proof: Duration,
+    /// How long after the HPA controller was found to be active it is checked again
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = go_values::positive_duration)]
+    #[arg(hide = true)]
+    sentinel_rearm: Duration,
+}
+
+impl SentinelArgs {
+    fn config(&self) -> SentinelConfig {
+        let (shortest, longest) = POLL_INTERVALS;
+        let poll_interval = (self.builtin_sync_period / POLLS_PER_PERIOD).clamp(shortest, longest);
+        let rules =
+            SentinelRules::new(self.sentinel_proof, self.builtin_sync_period, self.sentinel_rearm);
+        SentinelConfig { rules, poll_interval }
+    }
+}
+
 pub fn run(arguments: &HorizontalArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, environment)?;
+    let config = arguments.config(typed)?;
     run_controller("horizontal controller", None, 2, config.compat, config)
 }

@@ -19,9 +19,6 @@ use crate::controllers::{
     runtime::command_client::{Cluster, ClusterOptions},
 };
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-hpa/", env!("CARGO_PKG_VERSION"));
-
 pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll hpa adopt --assist shop/web   the built-in controller adds replicas,
@@ -155,7 +152,7 @@ impl HpaArgs {
 pub fn run(arguments: &HpaArgs, terminal: &Terminal) -> Result<Exit, CliError> {
     let selection = arguments.selection()?;
     let (transition, _, options) = arguments.parts();
-    with_cluster(&options.cluster, USER_AGENT, terminal, async |cluster| {
+    with_cluster(&options.cluster, "plimsoll-hpa", terminal, async |cluster| {
         let (objects, mut exit) = find(&cluster, selection, options).await?;
         let mut planned = Vec::new();
         for object in objects {

@@ -29,9 +29,8 @@ pub struct LogArgs {
     #[arg(hide_short_help = true)]
     log_file: PathBuf,
     /// Accepted, without effect: log files are not rotated
-    #[arg(long, value_name = "MEGABYTES", default_value = "1800")]
+    #[arg(long, value_name = "MEGABYTES", default_value = "1800", hide_short_help = true)]
     #[arg(value_parser = NoEffect::checked(go_values::integer_between(0, i64::MAX)))]
-    #[arg(hide_short_help = true)]
     log_file_max_size: NoEffect,
     /// Accepted, without effect: name a file with --log-file
     #[arg(long, value_name = "DIR", default_value = "", hide_short_help = true)]
@@ -93,10 +92,8 @@ fn level(text: &str) -> Result<i32, String> {
 
 fn severity(text: &str) -> Result<(), String> {
     let named = ["INFO", "WARNING", "ERROR", "FATAL"].contains(&&*text.to_uppercase());
-    if named || text.is_empty() || text.parse::<i32>().is_ok() {
-        return Ok(());
-    }
-    Err("use info, warning, error or fatal".to_owned())
+    let is_valid = named || text.is_empty() || text.parse::<i32>().is_ok();
+    is_valid.then_some(()).ok_or_else(|| "use info, warning, error or fatal".to_owned())
 }
 
 fn place(text: &str) -> Result<(), String> {
@@ -106,10 +103,8 @@ fn place(text: &str) -> Result<(), String> {
         Some(_) => file.contains('.'),
         None => false,
     });
-    if is_valid || text.is_empty() {
-        return Ok(());
-    }
-    Err("give a source location such as main.go:62".to_owned())
+    let wanted = || "give a source location such as main.go:62".to_owned();
+    (is_valid || text.is_empty()).then_some(()).ok_or_else(wanted)
 }
 
 fn patterns(text: &str) -> Result<(), String> {
@@ -118,8 +113,7 @@ fn patterns(text: &str) -> Result<(), String> {
             .split_once('=')
             .is_some_and(|(name, level)| !name.is_empty() && level.parse::<u32>().is_ok())
     };
-    if text.split(',').filter(|pattern| !pattern.is_empty()).all(is_valid) {
-        return Ok(());
-    }
-    Err("give patterns such as recommender=5,history=2".to_owned())
+    let are_valid = text.split(',').filter(|pattern| !pattern.is_empty()).all(is_valid);
+    let wanted = || "give patterns such as recommender=5,history=2".to_owned();
+    are_valid.then_some(()).ok_or_else(wanted)
 }

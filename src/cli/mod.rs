@@ -19,8 +19,7 @@ mod crds;
 mod daemon;
 mod demo;
 mod doctor;
-mod doctor_cluster;
-mod exit;
+mod environment;
 mod explain;
 mod feature_gates;
 mod flag_syntax;
@@ -36,7 +35,6 @@ mod one_shot;
 mod output;
 mod panic_hook;
 mod parsed_flags;
-mod pod_usage;
 mod progress;
 mod prometheus;
 mod prometheus_auth;
@@ -46,11 +44,9 @@ mod recommend_options;
 mod recommend_run;
 mod recommender;
 mod recommender_model;
-mod recommender_plan;
 mod registration;
 mod report_run;
 mod schema;
-mod sentinel;
 mod sizing;
 mod status;
 mod terminal;
@@ -75,7 +71,7 @@ pub use config_from_flags::{
     admission_config, all_in_one_config, backtest_config, check, horizontal_config,
     recommend_config, recommender_config, updater_config, watermark_config,
 };
-pub use exit::Exit;
+pub use output::Exit;
 
 use self::{
     flag_syntax::FlagSyntax,
@@ -171,20 +167,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let invocation = Invocation::of(&arguments);
     invocation.store();
-    let completed = match invocation {
-        Invocation::KubectlCompletion => Some(completion::complete_for_kubectl(&arguments[1..])),
-        Invocation::ShellCompletion => Some(completion::complete_names(&arguments[2..])),
-        Invocation::Program | Invocation::KubectlPlugin => None,
-    };
-    if let Some(exit) = completed {
-        return exit;
+    match invocation {
+        Invocation::KubectlCompletion => return completion::complete_for_kubectl(&arguments[1..]),
+        Invocation::ShellCompletion => return completion::complete_names(&arguments[2..]),
+        Invocation::Program | Invocation::KubectlPlugin => {}
     }
     let outcome = parse(arguments).map_err(|error| parse_problem(&error)).and_then(|parsed| {
         let (Cli { no_color, command }, typed) = parsed;
         let terminal = Terminal::detect(no_color);
         match command {
             Command::AdmissionController(arguments) => admission::run(&arguments, &typed),
-            Command::Backtest(arguments) => backtest::run(&arguments, &typed, &terminal),
+            Command::Backtest(arguments) => backtest::run(*arguments, &typed, &terminal),
             Command::Completion(arguments) => completion::run(&arguments),
             Command::Demo(arguments) => demo::run(*arguments, &terminal),
             Command::Crds(arguments) => crds::run(&arguments),
@@ -192,7 +185,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Explain(arguments) => explain::run(&arguments, &typed, &terminal),
             Command::Horizontal(arguments) => horizontal::run(&arguments, &typed),
             Command::Hpa(arguments) => hpa::run(&arguments, &terminal),
-            Command::Recommend(arguments) => recommend::run(&arguments, &typed, &terminal),
+            Command::Recommend(arguments) => recommend::run(*arguments, &typed, &terminal),
             Command::Recommender(arguments) => recommender::run(&arguments, &typed),
             Command::Run(arguments) => all_in_one::run(&arguments),
             Command::Schema(arguments) => schema::run(&arguments),
@@ -202,15 +195,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             Command::Watermark(arguments) => watermark::run(&arguments, &typed, &terminal),
         }
     });
-    match outcome {
-        Ok(exit) => exit,
-        Err(problem) => problem.report(),
-    }
-}
-
-/// The value of an environment variable; empty if it is not set.
-fn environment(name: &str) -> String {
-    std::env::var(name).unwrap_or_default()
+    outcome.unwrap_or_else(CliError::report)
 }
 
 /// Parses the command line and the environment. An empty variable counts as not set.

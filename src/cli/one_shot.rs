@@ -9,6 +9,7 @@ use std::{
 
 use clap::Args;
 use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
 
 use super::{
     Exit,
@@ -36,15 +37,14 @@ impl ReportArgs {
     /// Connects to the cluster and makes a report, with a message until it is done.
     pub fn read<R, E: Display>(
         &self,
-        user_agent: &'static str,
+        program: &str,
         terminal: &Terminal,
         message: &str,
         report: impl AsyncFnOnce(Cluster) -> Result<R, E>,
     ) -> Result<R, CliError> {
         let _spinner = Spinner::start(terminal, message);
         block_on(async {
-            let connected = command_client::connect(&self.cluster, user_agent).await;
-            let cluster = connected.map_err(CliError::failed)?;
+            let cluster = connect(&self.cluster, program).await?;
             report(cluster).await.map_err(CliError::failed)
         })
     }
@@ -54,18 +54,17 @@ impl ReportArgs {
     pub fn show<R: Serialize, E: Display>(
         &self,
         watch: WatchArgs,
-        (user_agent, message): (&'static str, &str),
+        (program, message): (&str, &str),
         terminal: &Terminal,
         mut report: impl AsyncFnMut(Cluster) -> Result<R, E>,
         (render, is_fine): (impl Fn(&R, &Style) -> String, impl FnOnce(&R) -> bool),
     ) -> Result<Exit, CliError> {
-        let Some(interval) = watch.interval() else {
-            let report = self.read(user_agent, terminal, message, report)?;
+        let Some(interval) = watch.watch else {
+            let report = self.read(program, terminal, message, report)?;
             return self.print(terminal, &report, render, is_fine(&report));
         };
         block_on(async {
-            let connected = command_client::connect(&self.cluster, user_agent).await;
-            let cluster = connected.map_err(CliError::failed)?;
+            let cluster = connect(&self.cluster, program).await?;
             let read = async || report(cluster.clone()).await;
             watch_report(interval, self.output, (terminal, message), read, render).await
         })
@@ -86,17 +85,20 @@ impl ReportArgs {
     }
 }
 
+pub async fn connect(options: &ClusterOptions, program: &str) -> Result<Cluster, CliError> {
+    command_client::connect(options, program).await.map_err(CliError::failed)
+}
+
 /// Connects to the cluster and runs `work`, with a message until it is connected.
 pub fn with_cluster<T>(
     options: &ClusterOptions,
-    user_agent: &'static str,
+    program: &str,
     terminal: &Terminal,
     work: impl AsyncFnOnce(Cluster) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     block_on(async {
         let spinner = Spinner::start(terminal, "connecting to the cluster");
-        let cluster = command_client::connect(options, user_agent).await;
-        let cluster = cluster.map_err(CliError::failed)?;
+        let cluster = connect(options, program).await?;
         drop(spinner);
         work(cluster).await
     })
@@ -146,11 +148,19 @@ pub fn first_signal() -> io::Result<impl Future<Output = Exit>> {
 
 /// Runs a future on a runtime of its own.
 pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+    let runtime = start_runtime(2)?;
+    let result = runtime.block_on(work);
+    // Requests and replays that are not finished must not delay the exit.
+    runtime.shutdown_background();
+    result
+}
+
+/// Starts a runtime with this number of worker threads, and sets up TLS.
+pub fn start_runtime(workers: usize) -> Result<Runtime, CliError> {
     // This fails if a provider is already installed, which is then also ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
-    runtime.block_on(work)
+    let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+    runtime.map_err(|error| CliError::failed(format!("cannot start: {error}")))
 }
 
 /// A line on standard error that is cleared on drop. Shown only on a terminal.

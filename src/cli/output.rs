@@ -1,15 +1,16 @@
-//! Output: results go to standard output, errors to standard error in one line. A closed pipe (`| head -1`) is not an
+//! Output and exit codes: results go to standard output, errors to standard error in one line. A closed pipe (`| head -1`) is not an
 //! error.
 
 use std::{
     fmt::Display,
     io::{self, Write as _},
+    process::ExitCode,
 };
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{Exit, invocation::Invocation};
+use super::invocation::Invocation;
 pub use crate::report::style::escape_to_one_line;
 
 /// The output format.
@@ -19,6 +20,32 @@ pub enum OutputFormat {
     Text,
     /// JSON
     Json,
+}
+
+/// The exit codes of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Fine = 0,
+    /// There are findings, or the input is not usable.
+    Findings = 1,
+    /// The command line is invalid.
+    Usage = 2,
+    /// A bug in this program.
+    Internal = 3,
+    /// Something could not be read, and the output names it.
+    Incomplete = 4,
+    /// The terminal was closed (128 + SIGHUP, as in shells).
+    HungUp = 129,
+    /// The user interrupted the program (128 + SIGINT).
+    Interrupted = 130,
+    /// The program was terminated (128 + SIGTERM).
+    Terminated = 143,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
 }
 
 #[derive(Debug)]

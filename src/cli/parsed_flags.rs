@@ -4,6 +4,8 @@ use std::any::TypeId;
 
 use clap::{Arg, ArgMatches, Command, builder::TypedValueParser, parser::ValueSource};
 
+use super::{environment::Environment, prometheus_auth::SECRET_FLAGS};
+
 /// The value of a flag that is accepted for existing manifests, without effect: there is nothing to read.
 #[derive(Clone, Copy, Debug)]
 pub struct NoEffect;
@@ -31,12 +33,18 @@ pub struct ParsedFlags {
     without_effect: Vec<String>,
     /// Arguments that are neither flags nor their values.
     stray_arguments: Vec<String>,
-    /// Flags that change recommended numbers and were set, as `--name=value`.
-    number_settings: Vec<String>,
+    /// Those that were set, have a heading and contain no secrets: reports repeat some of them.
+    settings: Vec<Setting>,
+    pub environment: Environment,
 }
 
-/// The headings of flags that change recommended numbers.
-const NUMBER_HEADINGS: [&str; 2] = ["Model", "Requests and limits"];
+/// A flag that was set.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    heading: String,
+    pub name: String,
+    pub values: Vec<String>,
+}
 
 impl ParsedFlags {
     /// Collects the sources of the matches of a command.
@@ -51,13 +59,21 @@ impl ParsedFlags {
         let set = flags.map(|flag| flag.get_id().to_string()).filter(|flag| parsed.is_set(flag));
         parsed.without_effect = set.collect();
         parsed.without_effect.sort_unstable();
-        parsed.number_settings = number_settings(command, matches, &parsed);
+        parsed.settings = settings(command, matches, &parsed);
         parsed
     }
 
+    /// The flags under these headings that were set, except those that may contain secrets.
+    pub fn settings_under(&self, headings: [&str; 2]) -> impl Iterator<Item = &Setting> {
+        self.settings.iter().filter(move |setting| headings.contains(&&*setting.heading))
+    }
+
     /// Returns the flags that change recommended numbers and were set, as `--name=value`.
-    pub fn number_settings(&self) -> &[String] {
-        &self.number_settings
+    pub fn number_settings(&self) -> Vec<String> {
+        let settings = self.settings_under(["Model", "Requests and limits"]);
+        settings
+            .map(|Setting { name, values, .. }| format!("--{name}={}", values.join(",")))
+            .collect()
     }
 
     pub fn is_set(&self, flag: &str) -> bool {
@@ -123,18 +139,16 @@ impl ParsedFlags {
     }
 }
 
-fn number_settings(command: &Command, matches: &ArgMatches, parsed: &ParsedFlags) -> Vec<String> {
-    let changes_numbers = |flag: &&Arg| {
-        let heading = flag.get_help_heading();
-        heading.is_some_and(|heading| NUMBER_HEADINGS.contains(&heading))
-    };
-    let flags = command.get_arguments().filter(changes_numbers);
-    let set = flags.filter(|flag| parsed.is_set(flag.get_id().as_str())).filter_map(|flag| {
-        let values = matches.get_raw(flag.get_id().as_str())?;
-        let values: Vec<_> = values.map(|value| value.to_string_lossy()).collect();
-        Some(format!("--{}={}", flag.get_long()?, values.join(",")))
+fn settings(command: &Command, matches: &ArgMatches, parsed: &ParsedFlags) -> Vec<Setting> {
+    let is_shown = |id: &str| !SECRET_FLAGS.contains(&id) && id != "prometheus_address";
+    let settings = command.get_arguments().filter_map(|flag| {
+        let id = flag.get_id().as_str();
+        let (heading, name) = (flag.get_help_heading()?.to_owned(), flag.get_long()?.to_owned());
+        let values = matches.get_raw(id).filter(|_| parsed.is_set(id) && is_shown(id))?;
+        let values = values.map(|value| value.to_string_lossy().into_owned()).collect();
+        Some(Setting { heading, name, values })
     });
-    set.collect()
+    settings.collect()
 }
 
 #[cfg(test)]

@@ -23,28 +23,21 @@ impl Progress {
     }
 
     pub fn show(&mut self, scenario: Scenario, hour: u32, of: u32) {
-        if !self.enabled {
-            return;
-        }
         self.draw(self.line(scenario, hour, of));
     }
 
     /// Shows a text without a bar.
     pub fn show_text(&mut self, text: &str) {
-        if self.enabled {
-            let space = self.columns.saturating_sub(1);
-            self.draw(format!("  {text} ...").chars().take(space).collect());
-        }
+        let space = self.columns.saturating_sub(1);
+        self.draw(format!("  {text} ...").chars().take(space).collect());
     }
 
     pub fn show_share(&mut self, label: &str, done: usize, of: usize) {
-        if self.enabled {
-            self.draw(self.bar_line(label, &format!("{done} of {of}"), done as u64, of as u64));
-        }
+        self.draw(self.bar_line(label, &format!("{done} of {of}"), done as u64, of as u64));
     }
 
     fn draw(&mut self, line: String) {
-        if line != self.last {
+        if self.enabled && line != self.last {
             // Ignore errors: progress is optional.
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
             self.last = line;
@@ -74,18 +67,13 @@ impl Progress {
         let bar = done.repeat(full) + &left.repeat(cells - full);
         format!("  {label}  {bar}  {end}")
     }
-
-    pub fn clear(&mut self) {
-        if !self.last.is_empty() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-            self.last.clear();
-        }
-    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.clear();
+        if !self.last.is_empty() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
     }
 }
 

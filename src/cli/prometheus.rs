@@ -53,14 +53,10 @@ pub struct PrometheusArgs {
 }
 
 impl PrometheusArgs {
-    /// Builds the Prometheus settings. `variable` reads the environment.
-    pub fn prometheus(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<PrometheusConfig, CliError> {
+    /// Builds the Prometheus settings.
+    pub fn prometheus(&self, typed: &ParsedFlags) -> Result<PrometheusConfig, CliError> {
         Ok(PrometheusConfig {
-            transport: self.connection.transport_config(variable)?,
+            transport: self.connection.transport_config(typed)?,
             series_options: self.series.overrides(typed, self.connection.matchers()),
             pod_labels: self.labels(typed)?,
             history_length: self.history_length,

@@ -16,10 +16,15 @@ use plimsoll_storage::prometheus::{
 };
 
 use self::sign_in::SignInArgs;
-use super::{cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags};
+use super::{
+    cloud_identity::{IDENTITY_HEADING, IdentityArgs},
+    go_values,
+    output::CliError,
+    parsed_flags::{ParsedFlags, Setting},
+};
 use crate::report::doctor::diagnose::shell_flag;
 
-const SECRET_FLAGS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];
+pub const SECRET_FLAGS: [&str; 3] = ["password", "prometheus_bearer_token", "prometheus_header"];
 
 /// A warning for each secret on the command line.
 pub fn exposed_secret_warnings(typed: &ParsedFlags) -> Vec<String> {
@@ -76,12 +81,9 @@ impl PrometheusConnectionArgs {
         self.prometheus_matcher.iter().cloned().collect()
     }
 
-    /// Builds the transport settings. `variable` reads the environment.
-    pub fn transport_config(
-        &self,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<TransportConfig, CliError> {
-        let auth = self.sign_in.auth(&self.identity, &variable)?;
+    /// Builds the transport settings.
+    pub fn transport_config(&self, typed: &ParsedFlags) -> Result<TransportConfig, CliError> {
+        let auth = self.sign_in.auth(&self.identity, typed)?;
         Ok(TransportConfig {
             address: self.prometheus_address.clone(),
             tls: self.tls()?,
@@ -137,30 +139,16 @@ impl PrometheusConnectionArgs {
     }
 
     /// The given flags without secrets, to repeat them, and the names of the flags that contain secrets.
-    pub fn given_flags(&self) -> (Vec<String>, Vec<&'static str>) {
+    pub fn given_flags(&self, typed: &ParsedFlags) -> (Vec<String>, Vec<&'static str>) {
         let address = redact_address(&self.prometheus_address);
         let mut flags = vec![shell_flag("prometheus-address", &address)];
         flags.extend(self.prometheus_insecure.then(|| "--prometheus-insecure".to_owned()));
-        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
-        let each = |name, values: &[String]| {
-            values.iter().map(|value| (name, value.clone())).collect::<Vec<_>>()
-        };
-        let matchers: Vec<String> =
-            self.prometheus_matcher.iter().map(ToString::to_string).collect();
-        let mut others = each("prometheus-matcher", &matchers);
-        others.extend([
-            ("prometheus-ca-file", path(&self.prometheus_ca_file)),
-            ("prometheus-client-cert-file", path(&self.prometheus_client_cert_file)),
-            ("prometheus-client-key-file", path(&self.prometheus_client_key_file)),
-            ("prometheus-password-file", path(&self.sign_in.prometheus_password_file)),
-            ("prometheus-bearer-token-file", path(&self.sign_in.prometheus_bearer_token_file)),
-            ("username", self.sign_in.username.clone()),
-        ]);
-        others.extend(each("prometheus-header-file", &self.prometheus_header_file));
-        others.push(("prometheus-tenant", self.prometheus_tenant.clone()));
-        let others = others.iter().filter(|(_, value)| !value.is_empty());
-        flags.extend(others.map(|(name, value)| shell_flag(name, value)));
-        flags.extend(self.identity.given_flags());
+        let others = typed.settings_under(["Prometheus", IDENTITY_HEADING]);
+        for Setting { name, values, .. } in others.filter(|flag| flag.name != "prometheus-insecure")
+        {
+            let values = values.iter().filter(|value| !value.is_empty());
+            flags.extend(values.map(|value| shell_flag(name, value)));
+        }
         let secrets = [
             ("--prometheus-address", address != self.prometheus_address),
             ("--password", !self.sign_in.password.is_empty()),
@@ -195,9 +183,10 @@ pub fn non_empty_path(path: &std::path::Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
     use super::*;
+    use crate::cli::environment::Environment;
 
     #[derive(Parser)]
     struct Line {
@@ -205,16 +194,23 @@ mod tests {
         connection: PrometheusConnectionArgs,
     }
 
+    fn parse(flags: &[&str]) -> Result<(PrometheusConnectionArgs, ParsedFlags), String> {
+        let command = Line::command();
+        let matches = command.clone().try_get_matches_from(flags).map_err(|e| e.to_string())?;
+        let line = Line::from_arg_matches(&matches).map_err(|e| e.to_string())?;
+        Ok((line.connection, ParsedFlags::of(&command, &matches, Vec::new())))
+    }
+
     pub(super) fn transport_config(
         flags: &[&str],
-        variables: &[(&str, &str)],
+        variables: &'static [(&str, &str)],
     ) -> Result<TransportConfig, String> {
-        let line = Line::try_parse_from(["x"].iter().chain(flags)).map_err(|e| e.to_string())?;
-        let variable = |name: &str| {
+        let (connection, mut typed) = parse(&[&["x"], flags].concat())?;
+        typed.environment = Environment::of(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned()).unwrap_or_default()
-        };
-        line.connection.transport_config(variable).map_err(CliError::into_message)
+        });
+        connection.transport_config(&typed).map_err(CliError::into_message)
     }
 
     #[test]
@@ -258,18 +254,16 @@ mod tests {
             "--prometheus-matcher=cluster=\"qa\"",
             "--prometheus-matcher=env!=\"it's\"",
         ];
-        let line =
-            Line::try_parse_from(flags).map_err(|e| e.to_string()).expect("valid flags").connection;
-        let transport = line
-            .transport_config(|_| String::new())
-            .map_err(CliError::into_message)
-            .expect("valid flags");
+        let (line, mut typed) = parse(&flags).expect("valid flags");
+        typed.environment = Environment::of(|_| String::new());
+        let transport =
+            line.transport_config(&typed).map_err(CliError::into_message).expect("valid flags");
         let names: Vec<_> = transport.headers.iter().map(|header| &*header.name).collect();
         assert_eq!(names, ["X-Team", "X-Key", "X-File"]);
         assert_eq!(transport.headers[1].value, SecretSource::Literal("hunter2".into()));
         assert_eq!(transport.tenant.as_deref(), Some("team 1"));
         assert_eq!(line.matchers().to_string(), r#"cluster="qa",env!="it's""#);
-        let (flags, secrets) = line.given_flags();
+        let (flags, secrets) = line.given_flags(&typed);
         assert_eq!(
             flags,
             [

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, ValueEnum, builder::BoolishValueParser};
 use plimsoll_core::types::Time;
 
 use super::{
-    Exit, environment, go_values,
+    Exit, go_values,
     output::CliError,
     parsed_flags::ParsedFlags,
     recommend_options::RecommendCommand,
@@ -84,12 +84,8 @@ pub struct RecommendArgs {
     #[arg(long, value_name = "LABEL", help_heading = "Model")]
     pub node_groups: Option<String>,
     /// How limits follow requests, as in the other roles
-    #[arg(
-        long,
-        value_name = "POLICY",
-        default_value = "ratio",
-        help_heading = "Requests and limits"
-    )]
+    #[arg(long, value_name = "POLICY", default_value = "ratio")]
+    #[arg(help_heading = "Requests and limits")]
     pub limit_policy: String,
     /// The same for CPU: also `equal` to the request, or `unset`
     #[arg(long, value_name = "POLICY", help_heading = "Requests and limits")]
@@ -190,12 +186,12 @@ fn step(text: &str) -> Result<Step, String> {
 
 /// Makes the report. The exit code depends on what could not be read, and on `--fail-on`.
 pub fn run(
-    arguments: &RecommendArgs,
+    arguments: RecommendArgs,
     typed: &ParsedFlags,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
     print_secret_warnings(typed);
-    let command = RecommendCommand::new(arguments, typed, environment)?;
+    let command = RecommendCommand::new(arguments, typed)?;
     recommend_run::run(command, terminal)
 }
 
@@ -208,7 +204,7 @@ mod tests {
         let line = ["plimsoll", "recommend"].iter().chain(flags).map(std::ffi::OsString::from);
         let (cli, typed) = parse(line).map_err(|error| error.to_string())?;
         let Command::Recommend(arguments) = cli.command else { return Err("another".to_owned()) };
-        let command = RecommendCommand::new(&arguments, &typed, |_| String::new());
+        let command = RecommendCommand::new(*arguments, &typed);
         command.map(drop).map_err(CliError::into_message)
     }
 

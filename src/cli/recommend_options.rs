@@ -1,10 +1,6 @@
 //! Turns the flags of `plimsoll recommend` into settings: the only place that parses values of other parts.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use plimsoll_core::{
     rightsizing::{
@@ -19,14 +15,11 @@ use plimsoll_core::{
     types::units::{Bytes, MilliCpu},
 };
 
-use plimsoll_storage::prometheus::transport::config::Compression;
-
 use super::{
     output::CliError,
     parsed_flags::ParsedFlags,
     recommend::{KeepPeaks, MemorySignalArg, RecommendArgs},
-    report_run::{MAX_SETTINGS_BYTES, ensure_one_on_stdout, read_text},
-    workload_source::PriceArgs,
+    report_run::{MAX_SETTINGS_BYTES, ensure_one_on_stdout, parse, parse_all, read_text},
 };
 use crate::{
     cluster::survey::OwnerGroups,
@@ -38,70 +31,38 @@ const PRINT_DEFAULT: &str = "default";
 /// The largest earlier report.
 const MAX_BASELINE_BYTES: u64 = 256 << 20;
 
-/// What to do with manifests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ManifestEdit {
-    /// Show the changes.
-    Diff(PathBuf),
-    /// Make them.
-    Write(PathBuf),
-}
-
 /// A validated command line. Files have not been read.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RecommendCommand {
+    pub arguments: RecommendArgs,
     pub config: RecommendConfig,
     pub outputs: Vec<OutputTarget>,
     pub forms: FormOptions,
     pub fail_on: FailOn,
-    pub baseline: Option<PathBuf>,
-    pub thresholds: Option<PathBuf>,
-    pub prices: PriceArgs,
-    pub why: Option<String>,
-    pub is_estimate: bool,
-    /// How often the report is made again.
-    pub watch: Option<Duration>,
-    pub edit: Option<ManifestEdit>,
-    pub allows_dirty: bool,
 }
 
 impl RecommendCommand {
-    /// Validates the flags. `variable` reads the environment.
-    pub fn new(
-        arguments: &RecommendArgs,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<Self, CliError> {
-        check_conflicts(arguments)?;
+    /// Validates the flags.
+    pub fn new(arguments: RecommendArgs, typed: &ParsedFlags) -> Result<Self, CliError> {
+        check_conflicts(&arguments)?;
         let outputs = parse_all(&arguments.output, "output")?;
-        check_outputs(&outputs, arguments)?;
-        check_watch(&outputs, arguments)?;
+        check_outputs(&outputs, &arguments)?;
+        check_watch(&outputs, &arguments)?;
         let sort = arguments.sort.as_ref().map(|sort| parse(sort, "sort")).transpose()?;
         let columns = parse_all(&arguments.columns, "columns")?;
         let top = arguments.top.map(|top| top as usize);
         Ok(Self {
-            config: config(arguments, typed, variable)?,
+            config: config(&arguments, typed)?,
             outputs,
             forms: FormOptions { top, sort, columns, placements: Vec::new() },
-            fail_on: fail_on(arguments)?,
-            baseline: arguments.baseline.clone(),
-            thresholds: arguments.thresholds.clone(),
-            prices: arguments.prices.clone(),
-            why: arguments.why.clone(),
-            is_estimate: arguments.estimate,
-            watch: arguments.watch,
-            allows_dirty: arguments.allow_dirty,
-            edit: match (&arguments.diff, &arguments.write) {
-                (Some(path), _) => Some(ManifestEdit::Diff(path.clone())),
-                (_, Some(path)) => Some(ManifestEdit::Write(path.clone())),
-                _ => None,
-            },
+            fail_on: fail_on(&arguments)?,
+            arguments,
         })
     }
 
     /// Whether only the default thresholds are printed.
     pub fn prints_thresholds(&self) -> bool {
-        self.thresholds.as_deref() == Some(Path::new(PRINT_DEFAULT))
+        self.arguments.thresholds.as_deref() == Some(Path::new(PRINT_DEFAULT))
     }
 
     /// Reads the files of thresholds and prices, and the earlier report.
@@ -109,30 +70,16 @@ impl RecommendCommand {
         let invalid = |path: &Path, error: &dyn std::fmt::Display| {
             CliError::failed(format!("{}: {error}", path.display()))
         };
-        if let Some(path) = &self.thresholds {
+        if let Some(path) = &self.arguments.thresholds {
             let text = read_text(path, MAX_SETTINGS_BYTES)?;
             let thresholds = Thresholds::from_yaml(&text).map_err(|error| invalid(path, &error))?;
             self.config.report.thresholds = thresholds;
         }
-        self.config.report.prices = self.prices.read()?;
-        let Some(path) = &self.baseline else { return Ok(None) };
+        self.config.report.prices = self.arguments.prices.read()?;
+        let Some(path) = &self.arguments.baseline else { return Ok(None) };
         let text = read_text(path, MAX_BASELINE_BYTES)?;
         Baseline::from_json(&text).map(Some).map_err(|error| invalid(path, &error))
     }
-}
-
-fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(
-    text: &str,
-    flag: &str,
-) -> Result<T, CliError> {
-    text.parse().map_err(|error| CliError::usage(format!("--{flag}={text}: {error}")))
-}
-
-fn parse_all<T: std::str::FromStr<Err: std::fmt::Display>>(
-    texts: &[String],
-    flag: &str,
-) -> Result<Vec<T>, CliError> {
-    texts.iter().map(|text| parse(text, flag)).collect()
 }
 
 fn check_conflicts(arguments: &RecommendArgs) -> Result<(), CliError> {
@@ -201,19 +148,15 @@ fn fail_on(arguments: &RecommendArgs) -> Result<FailOn, CliError> {
     Ok(fail_on)
 }
 
-fn config(
-    arguments: &RecommendArgs,
-    typed: &ParsedFlags,
-    variable: impl Fn(&str) -> String,
-) -> Result<RecommendConfig, CliError> {
+fn config(arguments: &RecommendArgs, typed: &ParsedFlags) -> Result<RecommendConfig, CliError> {
     let settings = arguments.model.settings();
-    let mut config = arguments.workloads.config(typed, variable)?;
+    let mut config = arguments.workloads.config(typed)?;
     if arguments.all_namespaces {
         config.scope.namespaces.clear();
     }
     config.scope.groups = owner_groups(arguments)?;
     // Histories are large, and their numbers compress well.
-    config.prometheus.transport.compression = Compression::Always;
+    config.prometheus.transport.compresses_plain_http = true;
     config.prometheus.history_length = arguments.history_length;
     let strategy = arguments.strategy;
     let mut report = report_options(arguments)?;
@@ -224,7 +167,7 @@ fn config(
     };
     report.head = ReportHead {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        settings: typed.number_settings().to_vec(),
+        settings: typed.number_settings(),
         strategy: strategy.is_foreign().then(|| strategy.to_string()),
         ..ReportHead::default()
     };

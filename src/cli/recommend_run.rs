@@ -1,6 +1,6 @@
 //! Runs `plimsoll recommend`: makes the report, prints its forms, edits manifests, and chooses the exit code.
 
-use std::{io, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use plimsoll_core::{
     manifests::{EditPlan, helm_values, kustomize, strategic, unified_diff, vpa},
@@ -9,12 +9,11 @@ use plimsoll_core::{
 
 use super::{
     Exit,
-    one_shot::watch_report,
+    one_shot::{block_on, watch_report},
     output::{self, CliError, OutputFormat, escape_to_one_line},
-    recommend_options::{ManifestEdit, RecommendCommand},
-    report_run::{
-        TerminalProgress, block_on, exit_code, interruptible, print_unread, style_for, write_file,
-    },
+    recommend::RecommendArgs,
+    recommend_options::RecommendCommand,
+    report_run::{TerminalProgress, exit_code, interruptible, print_unread, style_for, write_file},
     terminal::Terminal,
 };
 use crate::{
@@ -45,12 +44,12 @@ pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, C
     // Before the network, which may take long or fail.
     output::print_note(&format!("plimsoll: {}", opening(&command)));
     let clock = Clock::wall();
-    if let Some(interval) = command.watch {
+    if let Some(interval) = command.arguments.watch {
         return watch(&command, interval, &clock, terminal);
     }
     let mut progress = TerminalProgress::new(terminal, "reading history");
     let config = &command.config;
-    if command.is_estimate {
+    if command.arguments.estimate {
         let work = async { run::estimate(config, &clock, &mut progress).await };
         let estimates = interruptible(work, CliError::failed)?;
         drop(progress);
@@ -68,8 +67,9 @@ pub fn run(mut command: RecommendCommand, terminal: &Terminal) -> Result<Exit, C
 
 /// Manifests have no earlier state to compare with.
 fn check_baseline(command: &RecommendCommand) -> Result<(), CliError> {
-    let counts_manifests = command.edit.is_some() && command.fail_on == FailOn::Change;
-    if counts_manifests && command.baseline.is_some() {
+    let RecommendArgs { diff, write, baseline, .. } = &command.arguments;
+    let edits_manifests = diff.is_some() || write.is_some();
+    if edits_manifests && command.fail_on == FailOn::Change && baseline.is_some() {
         return Err(CliError::usage(
             "--baseline cannot be combined with --fail-on=change and --diff or --write, which fail on changes of \
              manifests: leave out one of them",
@@ -120,14 +120,16 @@ fn finish(
     report: &Report,
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
-    let plan = command.edit.as_ref().map(|edit| plan(edit, report)).transpose()?;
+    let RecommendArgs { why: explained, diff, write, allow_dirty, .. } = &command.arguments;
+    let plan = |root: &PathBuf| manifest_files::plan(root, report).map_err(CliError::failed);
+    let plan = diff.as_ref().or(write.as_ref()).map(plan).transpose()?;
     let mut forms = command.forms.clone();
     if let Some(plan) = &plan {
         forms.placements = placements(plan, report);
     }
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     let mut on_stdout = Vec::new();
-    let shows_nothing_else = command.why.is_none() && plan.is_none();
+    let shows_nothing_else = explained.is_none() && plan.is_none();
     let default = OutputTarget { form: Form::Table, path: None };
     let default = Some(&default).filter(|_| command.outputs.is_empty() && shows_nothing_else);
     for output in command.outputs.iter().chain(default) {
@@ -139,21 +141,21 @@ fn finish(
             }
         }
     }
-    if let Some(name) = &command.why {
+    if let Some(name) = explained {
         let text = why(report, name, &terminal.style).map_err(CliError::failed)?;
         on_stdout.push(RenderedForm::Text(text));
     }
-    match (&command.edit, &plan) {
-        (Some(ManifestEdit::Diff(_)), Some(plan)) => {
+    match (write, &plan) {
+        (Some(root), Some(plan)) => {
+            let written = manifest_files::write(root, plan, *allow_dirty);
+            written.map_err(CliError::failed)?;
+        }
+        (None, Some(plan)) => {
             let diffs =
                 plan.files.iter().map(|file| unified_diff(&file.path, &file.before, &file.after));
             on_stdout.extend(diffs.map(RenderedForm::Text));
         }
-        (Some(ManifestEdit::Write(root)), Some(plan)) => {
-            let written = manifest_files::write(root, plan, command.allows_dirty);
-            written.map_err(CliError::failed)?;
-        }
-        _ => {}
+        (_, None) => {}
     }
     for (path, form) in &files {
         write_file(path, &mut |out| form.write_to(out))?;
@@ -199,11 +201,6 @@ fn report_failures(
 /// Whether manifests should change, even if a part of it has to be done by hand.
 fn has_changes(plan: &EditPlan) -> bool {
     !plan.files.is_empty() || plan.problems.iter().any(|problem| problem.subject.is_some())
-}
-
-fn plan(edit: &ManifestEdit, report: &Report) -> Result<EditPlan, CliError> {
-    let (ManifestEdit::Diff(root) | ManifestEdit::Write(root)) = edit;
-    manifest_files::plan(root, report).map_err(CliError::failed)
 }
 
 /// The places of resources in manifests, for code scanning.

@@ -8,7 +8,6 @@ use super::{
     Exit,
     cluster::{ClusterArgs, ElectionArgs},
     daemon::run_controller,
-    environment,
     feature_gates::{FeatureGate, FeatureGates},
     go_values,
     klog::LogArgs,
@@ -85,9 +84,8 @@ pub struct RecommenderArgs {
     #[arg(hide_short_help = true)]
     update_worker_count: u32,
     /// Deprecated, without effect: see --update-worker-count
-    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(long, value_name = "COUNT", default_value = "10", hide_short_help = true)]
     #[arg(value_parser = NoEffect::checked(go_values::integer_between(i64::MIN, i64::MAX)))]
-    #[arg(hide_short_help = true)]
     min_checkpoints: NoEffect,
     /// Handles one share of the namespaces, such as 1/3 of 1/3, 2/3 and 3/3
     #[arg(long, value_name = "I/N")]
@@ -141,12 +139,8 @@ enum UsageSourceArg {
 }
 
 impl RecommenderArgs {
-    /// Builds the configuration and validates it. `variable` reads the environment.
-    pub(super) fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<RecommenderConfig, CliError> {
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<RecommenderConfig, CliError> {
         let compat = self.model.compat;
         let upstream = compat == Compat::Upstream;
         let scope = NamespaceScope { shard: self.shard, ..self.cluster.scope()? };
@@ -155,23 +149,22 @@ impl RecommenderArgs {
         let mut settings = self.model.settings();
         settings.sampling_interval = self.recommender_interval;
         settings.per_vpa_config = gates.is_enabled(FeatureGate::PerVpaConfig, compat);
-        if self.use_external_metrics && self.usage_source == UsageSourceArg::Prometheus {
-            return Err(
-                "--use-external-metrics and --usage-source=prometheus are mutually exclusive: set one of them"
-                    .into(),
-            );
-        }
-        let external = self.use_external_metrics || self.usage_source == UsageSourceArg::External;
-        let usage = if self.usage_source == UsageSourceArg::Prometheus {
-            UsageSource::Prometheus
-        } else if external {
-            UsageSource::External(ExternalMetrics {
-                cpu: non_empty(&self.external_metrics_cpu_metric),
-                memory: non_empty(&self.external_metrics_memory_metric),
-                container_label: self.prometheus.series.container_name_label.clone(),
-            })
-        } else {
-            UsageSource::Metrics
+        let usage = match self.usage_source {
+            UsageSourceArg::Prometheus if self.use_external_metrics => {
+                return Err(
+                    "--use-external-metrics and --usage-source=prometheus are mutually exclusive: set one of them"
+                        .into(),
+                );
+            }
+            UsageSourceArg::Prometheus => UsageSource::Prometheus,
+            UsageSourceArg::Metrics if !self.use_external_metrics => UsageSource::Metrics,
+            UsageSourceArg::Metrics | UsageSourceArg::External => {
+                UsageSource::External(ExternalMetrics {
+                    cpu: non_empty(&self.external_metrics_cpu_metric),
+                    memory: non_empty(&self.external_metrics_memory_metric),
+                    container_label: self.prometheus.series.container_name_label.clone(),
+                })
+            }
         };
         let warnings = self.warnings(typed, &scope, &usage);
         Ok(RecommenderConfig {
@@ -188,7 +181,7 @@ impl RecommenderArgs {
             scope,
             election,
             usage,
-            prometheus: self.prometheus.prometheus(typed, variable)?,
+            prometheus: self.prometheus.prometheus(typed)?,
             object_metrics: self.object_metrics,
             bounds_dead_band: if upstream { 0.0 } else { self.bounds_dead_band },
             native_sidecars: gates.is_enabled(FeatureGate::NativeSidecar, compat),
@@ -230,6 +223,6 @@ impl RecommenderArgs {
 }
 
 pub fn run(arguments: &RecommenderArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, environment)?;
+    let config = arguments.config(typed)?;
     run_controller(NAME, Some(config.name.clone()), 2, config.compat, config)
 }

@@ -1,16 +1,18 @@
 //! What `plimsoll recommend` and `plimsoll backtest` share: reading until a signal, progress, files, and the exit code.
 
 use std::{
+    fmt::Display,
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use plimsoll_core::rightsizing::survey::Unread;
 
 use super::{
     Exit,
-    one_shot::first_signal,
+    one_shot::{block_on, first_signal},
     output::{self, CliError, escape_to_one_line},
     parsed_flags::ParsedFlags,
     progress::Progress,
@@ -58,6 +60,18 @@ pub fn style_for(terminal: &Terminal, path: Option<&PathBuf>) -> Style {
     Style { colour: terminal.style.colour && path.is_none(), ..terminal.style.clone() }
 }
 
+/// Parses the value of a flag.
+pub fn parse<T: FromStr<Err: Display>>(text: &str, flag: &str) -> Result<T, CliError> {
+    text.parse().map_err(|error| CliError::usage(format!("--{flag}={text}: {error}")))
+}
+
+pub fn parse_all<T: FromStr<Err: Display>>(
+    texts: &[String],
+    flag: &str,
+) -> Result<Vec<T>, CliError> {
+    texts.iter().map(|text| parse(text, flag)).collect()
+}
+
 /// Checks that at most one of these forms or flags prints to standard output.
 pub fn ensure_one_on_stdout(forms: &[String]) -> Result<(), CliError> {
     if forms.len() > 1 {
@@ -87,31 +101,13 @@ pub fn interruptible<T, E>(
     failed: impl FnOnce(E) -> CliError,
 ) -> Result<T, CliError> {
     block_on(async {
-        let stop = first_signal().map_err(cannot_start)?;
+        let stop =
+            first_signal().map_err(|error| CliError::failed(format!("cannot start: {error}")))?;
         tokio::select! {
             result = work => result.map_err(failed),
             exit = stop => Err(CliError::new(exit, "interrupted; nothing was printed")),
         }
     })
-}
-
-pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    // This fails if a provider is already installed, which is then also ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(cannot_start)?;
-    let result = runtime.block_on(work);
-    // Requests and replays that are not finished must not delay the exit.
-    runtime.shutdown_background();
-    result
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
-fn cannot_start(error: io::Error) -> CliError {
-    CliError::failed(format!("cannot start: {error}"))
 }
 
 /// The exit code: incomplete goes first, because a pipeline must not take "nothing found" from half a cluster.

@@ -12,9 +12,6 @@ use crate::{
     },
 };
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-status/", env!("CARGO_PKG_VERSION"));
-
 pub(super) const EXAMPLES: &str = "\
 Examples:
   plimsoll status                  roles, leaders, passes, data, versions
@@ -48,6 +45,6 @@ pub fn run(arguments: &StatusArgs, terminal: &Terminal) -> Result<Exit, CliError
         Ok::<_, NoCluster>(build_report(&facts, env!("CARGO_PKG_VERSION"), now))
     };
     let is_fine = |status: &StatusReport| status.findings.is_empty();
-    let request = (USER_AGENT, "reading the cluster");
+    let request = ("plimsoll-status", "reading the cluster");
     report.show(*watch, request, terminal, read, (text::render, is_fine))
 }

@@ -7,12 +7,12 @@ use http::HeaderName;
 
 use super::{
     Command, Exit,
+    config_from_flags::parse_command,
     container_series::ContainerSeriesArgs,
     daemon::Daemon,
-    environment, explain,
+    explain,
     klog::LogArgs,
     output::{self, CliError},
-    parse, parse_problem,
     parsed_flags::ParsedFlags,
     prometheus_auth::{self, PrometheusConnectionArgs},
     recommend_options::RecommendCommand,
@@ -117,11 +117,7 @@ enum AuthArg {
 
 impl UiArgs {
     /// The command without the contents of files, which [`UiCommand::read_files`] adds.
-    pub(super) fn command(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String + Copy,
-    ) -> Result<UiCommand, CliError> {
+    pub(super) fn command(&self, typed: &ParsedFlags) -> Result<UiCommand, CliError> {
         let is_loopback = is_loopback(&self.address.host);
         let auth = self.auth(is_loopback)?;
         if !self.base_path.is_empty() && !is_base_path(&self.base_path) {
@@ -130,8 +126,8 @@ impl UiArgs {
                 "--base-path={path}: give a path such as /tools/plimsoll, without a slash at its end"
             )));
         }
-        let recommend = self.recommend(typed, variable)?;
-        let (pods, vpas) = explain::defaults(variable)?;
+        let recommend = self.recommend(typed)?;
+        let (pods, vpas) = explain::defaults(&typed.environment)?;
         Ok(UiCommand {
             address: self.address.clone(),
             cluster: self.cluster.clone(),
@@ -193,14 +189,10 @@ impl UiArgs {
     }
 
     /// The report on workloads, as `plimsoll recommend` would make it.
-    fn recommend(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<RecommendCommand, CliError> {
-        let line = ["plimsoll", "recommend"].map(std::ffi::OsString::from);
-        let (cli, _) = parse(line).map_err(|error| parse_problem(&error))?;
-        let Command::Recommend(mut arguments) = cli.command else {
+    fn recommend(&self, typed: &ParsedFlags) -> Result<RecommendCommand, CliError> {
+        let (Command::Recommend(mut arguments), _) =
+            parse_command("recommend", &[], &typed.environment)?
+        else {
             return Err(CliError::usage("not the flags of recommend"));
         };
         arguments.prices = self.prices.clone();
@@ -213,7 +205,7 @@ impl UiArgs {
         workloads.via = self.via;
         workloads.connection = self.connection.clone();
         workloads.series = self.series.clone();
-        RecommendCommand::new(&arguments, typed, variable)
+        RecommendCommand::new(*arguments, typed)
     }
 }
 
@@ -233,13 +225,13 @@ fn is_base_path(path: &str) -> bool {
 
 /// Serves the page until a signal.
 pub fn run(arguments: &UiArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let mut command = arguments.command(typed, environment)?;
+    let mut command = arguments.command(typed)?;
     command.read_files()?;
     let (compat, process) = (command.compat, command.process.clone());
     let daemon = Daemon { role: "ui", name: None, workers: 2, compat, process };
     daemon.run(|signals| async {
         let starting = async {
-            let started = start(command, Clock::wall()).await?;
+            let started = Box::pin(start(command, Clock::wall())).await?;
             // The reader of a closed pipe does not want the address.
             let _ = output::print_result(&format!("{}\n", started.url));
             Ok(started)
@@ -254,9 +246,9 @@ mod tests {
 
     fn check(flags: &[&str]) -> Result<(), String> {
         let line = ["plimsoll", "ui"].iter().chain(flags).map(std::ffi::OsString::from);
-        let (cli, typed) = parse(line).map_err(|error| error.to_string())?;
+        let (cli, typed) = crate::cli::parse(line).map_err(|error| error.to_string())?;
         let Command::Ui(arguments) = cli.command else { return Err("another".to_owned()) };
-        arguments.command(&typed, |_| String::new()).map(drop).map_err(CliError::into_message)
+        arguments.command(&typed).map(drop).map_err(CliError::into_message)
     }
 
     #[test]

@@ -30,8 +30,6 @@ use crate::{
     },
 };
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-ui/", env!("CARGO_PKG_VERSION"));
 /// How often the files of the certificate are read.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -86,7 +84,7 @@ impl UiHandle {
 }
 
 pub(super) async fn start(command: UiCommand, clock: Clock) -> anyhow::Result<UiHandle> {
-    let connection = load_connection(&command.cluster, USER_AGENT).await?;
+    let connection = load_connection(&command.cluster, "plimsoll-ui").await?;
     let server = WebServer::bind(&command.address.to_string()).await?;
     let address = server.address();
     if command.server.is_loopback && !address.ip().is_loopback() {

@@ -8,7 +8,7 @@ use super::{
     Exit,
     cluster::{ClusterArgs, ElectionArgs},
     daemon::run_controller,
-    environment, go_values,
+    go_values,
     klog::LogArgs,
     output::CliError,
     parsed_flags::ParsedFlags,
@@ -22,7 +22,6 @@ use crate::{
     },
     telemetry::Cardinality,
 };
-use plimsoll_core::recommender::NamespaceScope;
 
 /// The name of the role, and of upstream's binary.
 pub const NAME: &str = "updater";
@@ -90,16 +89,12 @@ pub struct UpdaterArgs {
 }
 
 impl UpdaterArgs {
-    /// Builds the configuration and validates it. `variable` reads the environment.
-    pub(super) fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<UpdaterConfig, CliError> {
+    /// Builds the configuration and validates it.
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<UpdaterConfig, CliError> {
         let policy = &self.policy;
         let compat = policy.sizing.compat;
         let scope = self.cluster.scope()?;
-        let admission = policy.admission(variable)?;
+        let admission = policy.admission(typed)?;
         let election = self.election.election(&self.leader_elect_resource_name, compat)?;
         let rate = |per_second: f64, burst: u32| RateLimit {
             per_second: if per_second > 0.0 { per_second as f32 } else { -1.0 },
@@ -114,8 +109,13 @@ impl UpdaterArgs {
         if self.dry_run {
             settings.guards = settings.guards.simulated();
         }
-        let warnings =
-            Self::warnings(typed, &scope, [("eviction", evictions), ("resize", resizes)]);
+        let mut warnings = typed.warnings();
+        warnings.extend(ClusterArgs::ignored_namespaces_warning(&scope));
+        let rates = [("eviction", evictions), ("resize", resizes)];
+        let blocked = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
+        warnings.extend(blocked.map(|(action, _)| {
+            format!("a burst of 0 blocks every {action}, as in upstream: use a burst of 1 or more")
+        }));
         Ok(UpdaterConfig {
             process: self.cluster.server.process(&self.address, &self.log, warnings),
             interval: self.updater_interval,
@@ -135,25 +135,10 @@ impl UpdaterArgs {
             object_metrics: self.object_metrics,
         })
     }
-
-    /// Warnings about flags that do not prevent the start.
-    fn warnings(
-        typed: &ParsedFlags,
-        scope: &NamespaceScope,
-        rates: [(&str, RateLimit); 2],
-    ) -> Vec<String> {
-        let mut warnings = typed.warnings();
-        warnings.extend(ClusterArgs::ignored_namespaces_warning(scope));
-        let blocked = rates.into_iter().filter(|(_, rate)| rate.blocks_all());
-        warnings.extend(blocked.map(|(action, _)| {
-            format!("a burst of 0 blocks every {action}, as in upstream: use a burst of 1 or more")
-        }));
-        warnings
-    }
 }
 
 pub fn run(arguments: &UpdaterArgs, typed: &ParsedFlags) -> Result<Exit, CliError> {
-    let config = arguments.config(typed, environment)?;
+    let config = arguments.config(typed)?;
     run_controller(NAME, None, 1, config.settings.compat, config)
 }
 

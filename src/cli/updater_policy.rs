@@ -82,16 +82,13 @@ impl UpdaterPolicyArgs {
         self.sizing.is_enabled(FeatureGate::NativeSidecar)
     }
 
-    /// How to check the admission controller, if that is enabled. `variable` reads the environment.
-    pub fn admission(
-        &self,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<Option<AdmissionCheck>, String> {
+    /// How to check the admission controller, if that is enabled.
+    pub fn admission(&self, typed: &ParsedFlags) -> Result<Option<AdmissionCheck>, String> {
         let timeout = self.admission_controller_status_lease_timeout;
         if timeout.is_zero() {
             return Err("--admission-controller-status-lease-timeout must be above 0".to_owned());
         }
-        let own = non_empty(&variable("NAMESPACE"));
+        let own = non_empty(&typed.environment.variable("NAMESPACE"));
         let configured = non_empty(&self.admission_controller_status_lease_namespace);
         let check = AdmissionCheck {
             name: self.admission_controller_status_lease_name.clone(),

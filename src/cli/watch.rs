@@ -19,13 +19,7 @@ pub struct WatchArgs {
     /// Reads again every INTERVAL [5s if not set], and shows what changed, until Ctrl-C
     #[arg(long, short, value_name = "INTERVAL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "5s", value_parser = parse_interval)]
-    watch: Option<Duration>,
-}
-
-impl WatchArgs {
-    pub const fn interval(self) -> Option<Duration> {
-        self.watch
-    }
+    pub watch: Option<Duration>,
 }
 
 /// Parses the interval between two readings.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Subcommand};
 
-pub(super) use self::flags::pod_namespace;
 use self::{
     dry_run::DryRunArgs,
     flags::{LeaseArgs, LogArgs, RecommenderTlsArgs, WatermarkClusterArgs, namespaces},
@@ -16,18 +15,17 @@ use self::{
 use super::{
     Exit,
     daemon::run_controller,
-    environment, go_values,
+    go_values,
     output::{self, CliError},
     parsed_flags::{NoEffect, ParsedFlags},
-    prometheus_auth,
+    prometheus_auth::{self, non_empty},
     prometheus_queries::PrometheusQueryArgs,
     terminal::Terminal,
 };
 use crate::{
     controllers::{
-        WatermarkConfig,
-        runtime::config::{Address, ProcessConfig},
-        updater::config::DryRun,
+        ReplicaSettings, WatermarkConfig, runtime::config::Address, updater::config::DryRun,
+        watermark::EVENT_COMPONENT,
     },
     telemetry::{Cardinality, LabelSet},
 };
@@ -150,14 +148,9 @@ fn label_set(text: &str) -> Result<LabelSet, String> {
 }
 
 impl WatermarkArgs {
-    /// Builds the configuration and validates it. `variable` reads the environment, `home` is the namespace of this
+    /// Builds the configuration and validates it. `home` is the namespace of this
     /// process.
-    pub(super) fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-        home: Option<String>,
-    ) -> Result<WatermarkConfig, CliError> {
+    pub(super) fn config(&self, typed: &ParsedFlags) -> Result<WatermarkConfig, CliError> {
         let upstream = self.compat == Compat::Upstream;
         let address = if upstream {
             UPSTREAM_METRICS_ADDRESS
@@ -165,46 +158,44 @@ impl WatermarkArgs {
             let invalid = |why: String| format!("--metrics-addr={}: {why}", self.metrics_addr);
             self.metrics_addr.parse().map_err(invalid)?
         };
-        let own_namespace = Some(variable("NAMESPACE")).filter(|name| !name.is_empty());
-        let (namespaces, warning) = namespaces(&variable("WATCH_NAMESPACE"));
+        let own_namespace = non_empty(&typed.environment.variable("NAMESPACE"));
+        let (namespaces, warning) = namespaces(&typed.environment.variable("WATCH_NAMESPACE"));
         let mut warnings = self.warnings(typed);
         warnings.extend(warning);
         let default_workers = if upstream { 1 } else { DEFAULT_WORKERS };
         let interval_counts = !upstream || typed.is_set("status_interval");
         let health_address = Address { host: String::new(), port: self.health_port };
-        Ok(WatermarkConfig {
-            process: ProcessConfig {
-                addresses: vec![address, health_address],
-                kubeconfig: self.cluster.kubeconfig(),
-                qps: self.cluster.qps(self.compat),
-                burst: self.cluster.burst(self.compat),
-                log: self.log.log(),
-                warnings,
-            },
+        let addresses = vec![address, health_address];
+        let home = own_namespace.or(typed.environment.pod_namespace());
+        let settings = ReplicaSettings {
+            process: self.cluster.process(self.compat, addresses, self.log.log(), warnings),
+            event_component: EVENT_COMPONENT,
             compat: self.compat,
-            fixes: self
-                .disable_fix
-                .iter()
-                .copied()
-                .fold(Fixes::for_compat(self.compat), Fixes::without),
             period: self.period,
             workers: self.workers.unwrap_or(default_workers).max(1) as usize,
-            skips_idle_events: self.skip_not_scaling_events.unwrap_or(!upstream),
             status_interval: if interval_counts { self.status_interval } else { Duration::ZERO },
-            max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),
+            request_timeout: self.cluster.timeout(),
             namespaces,
-            labels_as_tags: variable("DD_LABELS_AS_TAGS")
+            dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
+            election: self.lease.election(self.dry_run, home)?,
+            object_metrics: self.object_metrics,
+        };
+        let all_fixes = Fixes::for_compat(self.compat);
+        Ok(WatermarkConfig {
+            settings,
+            fixes: self.disable_fix.iter().copied().fold(all_fixes, Fixes::without),
+            skips_idle_events: self.skip_not_scaling_events.unwrap_or(!upstream),
+            max_metric_age: Some(self.max_metric_age).filter(|age| !age.is_zero()),
+            labels_as_tags: typed
+                .environment
+                .variable("DD_LABELS_AS_TAGS")
                 .split_whitespace()
                 .map(ToOwned::to_owned)
                 .collect(),
-            cluster: variable("K8S_CLUSTER_NAME"),
+            cluster: typed.environment.variable("K8S_CLUSTER_NAME"),
             recommender_tls: self.recommenders.tls()?,
             label_set: self.metric_labels,
-            dry_run: self.dry_run.then_some(DryRun { events: self.dry_run_events }),
-            prometheus: self.queries.queries(typed, variable)?,
-            request_timeout: self.cluster.timeout(),
-            election: self.lease.election(self.dry_run, own_namespace.or(home))?,
-            object_metrics: self.object_metrics,
+            prometheus: self.queries.queries(typed)?,
         })
     }
 
@@ -242,8 +233,8 @@ pub fn run(
         output::print_result(concat!("plimsoll ", env!("CARGO_PKG_VERSION"), "\n"))?;
         return Ok(Exit::Fine);
     }
-    let config = arguments.config(typed, environment, pod_namespace())?;
-    run_controller("watermark controller", None, 2, config.compat, config)
+    let config = arguments.config(typed)?;
+    run_controller("watermark controller", None, 2, config.settings.compat, config)
 }
 
 #[cfg(test)]
@@ -260,19 +251,25 @@ mod tests {
     #[test]
     fn defaults_follow_the_compat_mode() {
         let ours = of(&[]);
-        assert_eq!((ours.workers, ours.skips_idle_events), (16, true));
-        assert_eq!((ours.process.qps, ours.process.burst), (100.0, 150));
-        assert_eq!(ours.status_interval, Duration::from_mins(1));
+        assert_eq!((ours.settings.workers, ours.skips_idle_events), (16, true));
+        assert_eq!((ours.settings.process.qps, ours.settings.process.burst), (100.0, 150));
+        assert_eq!(ours.settings.status_interval, Duration::from_mins(1));
         assert_eq!((ours.max_metric_age, ours.prometheus.transport.address.as_str()), (None, ""));
         assert_eq!(
-            ours.process.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ours.settings.process.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
             [":8383", ":9440"]
         );
-        assert!(ours.election.enabled && ours.election.name == "watermarkpodautoscaler-lock");
+        assert!(
+            ours.settings.election.enabled
+                && ours.settings.election.name == "watermarkpodautoscaler-lock"
+        );
         let upstream = of(&["-compat=upstream"]);
-        assert_eq!((upstream.workers, upstream.skips_idle_events), (1, false));
-        assert_eq!((upstream.process.qps, upstream.process.burst), (20.0, 30));
-        assert_eq!((upstream.status_interval, upstream.election.enabled), (Duration::ZERO, true));
+        assert_eq!((upstream.settings.workers, upstream.skips_idle_events), (1, false));
+        assert_eq!((upstream.settings.process.qps, upstream.settings.process.burst), (20.0, 30));
+        assert_eq!(
+            (upstream.settings.status_interval, upstream.settings.election.enabled),
+            (Duration::ZERO, true)
+        );
         let set = of(&[
             "--compat=upstream",
             "-workers=7",
@@ -282,20 +279,26 @@ mod tests {
             "-client-qps=0",
             "-metric-labels=v0.10",
         ]);
-        assert_eq!((set.workers, set.skips_idle_events, set.process.qps), (7, true, f32::INFINITY));
-        assert_eq!(set.status_interval, Duration::from_secs(5));
+        assert_eq!(
+            (set.settings.workers, set.skips_idle_events, set.settings.process.qps),
+            (7, true, f32::INFINITY)
+        );
+        assert_eq!(set.settings.status_interval, Duration::from_secs(5));
         assert_eq!(set.label_set, LabelSet::V10);
     }
 
     #[test]
     fn in_upstreams_mode_metrics_are_served_on_its_fixed_address_with_a_warning() {
         assert_eq!(
-            of(&["-metrics-addr=127.0.0.1:80"]).process.addresses[0].to_string(),
+            of(&["-metrics-addr=127.0.0.1:80"]).settings.process.addresses[0].to_string(),
             "127.0.0.1:80"
         );
         let upstream = of(&["-metrics-addr=0", "-compat=upstream"]);
         assert_eq!(
-            (upstream.process.addresses[0].to_string(), upstream.process.warnings.len()),
+            (
+                upstream.settings.process.addresses[0].to_string(),
+                upstream.settings.process.warnings.len()
+            ),
             (":8383".to_owned(), 1)
         );
         let refused = watermark_config(&["-metrics-addr=0"], |_| String::new());
@@ -307,7 +310,10 @@ mod tests {
     fn recommender_tls_flags_have_an_effect_only_with_a_ca_or_a_certificate() {
         let idle = of(&["-tls-server-name=x", "-tls-insecure-skip-verify"]);
         assert_eq!(idle.recommender_tls, plimsoll_core::api::scale_target::TlsConfig::default());
-        assert!(idle.process.warnings[0].contains("--tls-server-name, --tls-insecure-skip-verify"));
+        assert!(
+            idle.settings.process.warnings[0]
+                .contains("--tls-server-name, --tls-insecure-skip-verify")
+        );
         let tls = of(&["-tls-ca-file=/ca", "-tls-server-name=x"]).recommender_tls;
         assert_eq!((&*tls.ca_file, &*tls.server_name), ("/ca", "x"));
         let refused = watermark_config(&["-tls-cert-file=/c"], |_| String::new());
@@ -322,26 +328,26 @@ mod tests {
             };
             watermark_config(&[], variable).expect("valid variables")
         };
-        assert_eq!(with("WATCH_NAMESPACE", "a,b").namespaces, ["a", "b"]);
-        assert!(with("WATCH_NAMESPACE", "a,b").process.warnings.is_empty());
+        assert_eq!(with("WATCH_NAMESPACE", "a,b").settings.namespaces, ["a", "b"]);
+        assert!(with("WATCH_NAMESPACE", "a,b").settings.process.warnings.is_empty());
         let odd = with("WATCH_NAMESPACE", "a, b,");
-        assert_eq!((odd.namespaces.len(), odd.process.warnings.len()), (2, 1));
+        assert_eq!((odd.settings.namespaces.len(), odd.settings.process.warnings.len()), (2, 1));
         assert_eq!(with("DD_LABELS_AS_TAGS", " team  tier\n").labels_as_tags, ["team", "tier"]);
         assert_eq!(with("K8S_CLUSTER_NAME", "eu").cluster, "eu");
-        assert_eq!(with("NAMESPACE", "datadog").election.namespace, "datadog");
+        assert_eq!(with("NAMESPACE", "datadog").settings.election.namespace, "datadog");
     }
 
     #[test]
     fn flags_without_effect_and_stray_arguments_give_one_warning_each() {
         let config = of(&["-ddTracingEnabled", "-syncPeriodSeconds", "60", "-workers=2"]);
         assert_eq!(
-            config.process.warnings,
+            config.settings.process.warnings,
             ["accepted, without effect: --ddTracingEnabled, --syncPeriodSeconds"]
         );
         let config = of(&["-enable-leader-election", "false", "-workers=2"]);
-        assert_eq!((config.workers, config.election.enabled), (16, true));
+        assert_eq!((config.settings.workers, config.settings.election.enabled), (16, true));
         assert!(
-            config.process.warnings[0].ends_with("as in -ddTracingEnabled=false"),
+            config.settings.process.warnings[0].ends_with("as in -ddTracingEnabled=false"),
             "{config:?}"
         );
     }
@@ -354,15 +360,15 @@ mod tests {
             let crate::cli::Command::Watermark(arguments) = cli.command else {
                 panic!("another role")
             };
-            arguments.config(&typed, |_| String::new(), None).map_err(CliError::into_message)
+            arguments.config(&typed).map_err(CliError::into_message)
         };
         for flags in [&[][..], &["-dry-run", "-enable-leader-election"]] {
             let error = outside(flags).expect_err("has no namespace");
             assert!(error.contains("--leader-elect-resource-namespace"), "{error}");
         }
         // As in the example of --help.
-        assert!(!outside(&["--dry-run"]).expect("needs no Lease").election.enabled);
-        assert!(!of(&["-dry-run"]).election.enabled && of(&[]).election.enabled);
+        assert!(!outside(&["--dry-run"]).expect("needs no Lease").settings.election.enabled);
+        assert!(!of(&["-dry-run"]).settings.election.enabled && of(&[]).settings.election.enabled);
     }
 
     #[test]

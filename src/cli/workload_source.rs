@@ -16,12 +16,11 @@ use super::{
     parsed_flags::ParsedFlags,
     prometheus::buffer_bytes,
     prometheus_auth::PrometheusConnectionArgs,
-    report_run::{MAX_SETTINGS_BYTES, read_text},
+    report_run::{MAX_SETTINGS_BYTES, parse, read_text},
 };
 use crate::{
     cluster::{
         prometheus_discovery::Via,
-        service_proxy::address::ServiceAddress,
         survey::{OwnerGroups, SurveyScope},
     },
     controllers::runtime::{command_client::Impersonation, prometheus::PrometheusConfig},
@@ -110,11 +109,7 @@ pub enum ViaArg {
 impl WorkloadSourceArgs {
     /// Validates the flags. `variable` reads the environment; files are not read. How numbers are computed is up to the
     /// command.
-    pub fn config(
-        &self,
-        typed: &ParsedFlags,
-        variable: impl Fn(&str) -> String,
-    ) -> Result<RecommendConfig, CliError> {
+    pub fn config(&self, typed: &ParsedFlags) -> Result<RecommendConfig, CliError> {
         self.check_conflicts(typed)?;
         let scope = SurveyScope {
             namespaces: self.namespace.clone(),
@@ -143,7 +138,7 @@ impl WorkloadSourceArgs {
             server: self.server(typed)?,
             cluster_label: self.cluster_label.clone(),
             prometheus: PrometheusConfig {
-                transport: self.connection.transport_config(variable)?,
+                transport: self.connection.transport_config(typed)?,
                 series_options: self.series.overrides(typed, self.connection.matchers()),
                 pod_labels: None,
                 history_length: Duration::ZERO,
@@ -170,11 +165,8 @@ impl WorkloadSourceArgs {
         if typed.is_set("prometheus_address") {
             return Ok(ServerChoice::Address);
         }
-        let parse = |service: &String| -> Result<ServiceAddress, CliError> {
-            let usage = |error| CliError::usage(format!("--prometheus-service={service}: {error}"));
-            service.parse::<ServiceAddress>().map_err(usage)
-        };
-        let service = self.prometheus_service.as_ref().map(parse).transpose()?;
+        let service = self.prometheus_service.as_ref();
+        let service = service.map(|text| parse(text, "prometheus-service")).transpose()?;
         let via = match self.via {
             ViaArg::Auto => Via::Auto,
             ViaArg::Direct => Via::Direct,

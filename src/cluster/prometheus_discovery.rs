@@ -65,51 +65,28 @@ pub enum Via {
 pub struct DiscoveryOptions {
     /// The Service to use; `None` looks for one.
     pub service: Option<ServiceAddress>,
-    /// How servers are reached.
     pub via: Via,
-    /// Whether this process runs in the cluster.
     pub is_in_cluster: bool,
     /// Settings of the connection. The address is ignored. Through the proxy, only headers and the tenant are used.
     pub connection: TransportConfig,
-    /// Matchers that are added to every query.
     pub matchers: LabelMatchers,
-    /// The clock that queries are evaluated by.
     pub clock: Clock,
 }
 
-/// The server that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiscoveredServer {
+#[derive(Clone, Debug)]
+pub struct Discovery {
     /// The Service, as `--prometheus-service` takes it.
     pub address: ServiceAddress,
-    /// The product.
     pub flavor: ServerFlavor,
     /// The release, if the product reports it.
     pub version: Option<String>,
-    /// The number of containers with CPU usage now; `None` if unknown.
-    pub containers_now: Option<u64>,
-    /// The same seven days ago.
-    pub containers_week_ago: Option<u64>,
     /// Whether it is reached through the API server's proxy.
     pub is_proxied: bool,
-}
-
-/// The server that was found, and all candidates.
-#[derive(Clone, Debug)]
-pub struct Discovery {
-    pub server: DiscoveredServer,
+    pub transport: Arc<dyn Transport>,
     /// All candidates that were asked, the server first.
     pub candidates: Vec<ProbedCandidate>,
     /// The number of candidates that were not asked.
     pub omitted: usize,
-    transport: Arc<dyn Transport>,
-}
-
-impl Discovery {
-    /// The transport to the server.
-    pub fn transport(&self) -> Arc<dyn Transport> {
-        Arc::clone(&self.transport)
-    }
 }
 
 /// Finds the Prometheus of a cluster. The client should have no read timeout, because the transport sends queries by it.
@@ -119,7 +96,8 @@ pub async fn discover(
 ) -> Result<Discovery, DiscoveryError> {
     let connector = Connector::new(client, options)?;
     let (candidates, omitted) = if let Some(address) = &options.service {
-        (vec![named_candidate(address)], 0)
+        let (address, kind) = (address.clone(), ServerKind::Prometheus);
+        (vec![Candidate { address, kind, recognition: Recognition::Labels }], 0)
     } else {
         ensure_no_credentials(&options.connection)?;
         let selection = select_candidates(client).await?;
@@ -139,23 +117,15 @@ pub async fn discover(
     });
     let answers = stream::iter(probes).buffer_unordered(MAX_CONCURRENT_PROBES).collect().await;
     let candidates = rank(answers);
-    let Some((address, answer)) = candidates
+    let Some((address, ServerAnswer { flavor, version, .. })) = candidates
         .first()
         .and_then(|first| Some((first.candidate.address.clone(), first.answer.clone().ok()?)))
     else {
         return Err(DiscoveryError::NoServer { candidates, omitted });
     };
     let transport = connector.connect(&address)?;
-    let ServerAnswer { flavor, version, containers_now, containers_week_ago } = answer;
-    let server = DiscoveredServer {
-        address,
-        flavor,
-        version,
-        containers_now: containers_now.ok(),
-        containers_week_ago: containers_week_ago.ok(),
-        is_proxied: connector.proxy_headers.is_some(),
-    };
-    Ok(Discovery { server, candidates, omitted, transport })
+    let is_proxied = connector.proxy_headers.is_some();
+    Ok(Discovery { address, flavor, version, is_proxied, transport, candidates, omitted })
 }
 
 /// Only a Service that was named gets credentials. The name of a tenant is none.
@@ -170,16 +140,6 @@ fn ensure_no_credentials(connection: &TransportConfig) -> Result<(), DiscoveryEr
     Err(DiscoveryError::CredentialsForAnyService { what })
 }
 
-/// The candidate that the user named.
-fn named_candidate(address: &ServiceAddress) -> Candidate {
-    Candidate {
-        address: address.clone(),
-        kind: ServerKind::Prometheus,
-        recognition: Recognition::Labels,
-    }
-}
-
-/// Connects to candidates.
 struct Connector<'a> {
     client: &'a Client,
     options: &'a DiscoveryOptions,
@@ -248,16 +208,6 @@ fn invalid_header(name: &str) -> DiscoveryError {
     let line =
         format!("the header {name:?} is invalid: it contains characters that HTTP does not allow");
     TransportError::new(TransportErrorKind::InvalidSetting, line).into()
-}
-
-impl fmt::Display for DiscoveredServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}", self.address, self.flavor.name())?;
-        if let Some(version) = &self.version {
-            write!(f, " {version}")?;
-        }
-        f.write_str(if self.is_proxied { ", through the API server's proxy)" } else { ")" })
-    }
 }
 
 impl fmt::Display for ProbedCandidate {

@@ -10,12 +10,10 @@
 
 mod certificates;
 pub(crate) mod config;
-mod decide;
 mod hpa_conflicts;
 mod hpa_reviewer;
 mod matching;
 mod pod_reviewer;
-mod probes;
 mod self_check;
 mod vpa_reviewer;
 mod watches;
@@ -42,7 +40,7 @@ use self::{
     pod_reviewer::PodReviewer,
     self_check::SelfCheck,
     vpa_reviewer::VpaReviewer,
-    watches::{WatchStores, Watches},
+    watches::{VPAS, WatchStores, Watches},
     wpa_reviewer::WpaReviewer,
 };
 use crate::{
@@ -50,14 +48,14 @@ use crate::{
         clock::Clock,
         leader::{Election, Fence, WebhookLease, election_rules},
         server::{
-            WebhookServer,
+            Probes, Stalled, WebhookServer,
             webhook::{ReloadableCertificate, ReviewRoutes, certified_key, server_config},
         },
         target::{
             TargetResolver,
             scale::{CacheLifetimes, request_gate},
         },
-        write::{CertificateSecret, Permit, RateLimiter, WebhookConfigWriter, WriteStats},
+        write::{CertificateSecret, Permit, WebhookConfigWriter, WriteStats},
     },
     controllers::runtime::{
         config::ProcessConfig,
@@ -65,11 +63,15 @@ use crate::{
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness_thread::{self, Liveness},
         loop_watchdog::LoopWatchdog,
-        traffic_metrics::{export_watch_metrics, export_write_metrics},
+        traffic_metrics::{
+            check_watch_loops, export_watch_metrics, export_write_metrics, unsynced_watches,
+        },
     },
     telemetry::{AdmissionMetrics, ApiTrafficMetrics},
 };
-use plimsoll_core::types::compat::Compat;
+
+/// Maximum time of the requests of one iteration, in addition to the pause between iterations.
+const LOOP_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The admission controller: its configuration and components.
 pub struct AdmissionController {
@@ -135,16 +137,15 @@ impl Controller for AdmissionController {
         let metrics = AdmissionMetrics::new(&mut context.registry);
         let (client, clock) = (context.client.clone(), context.clock.clone());
         let write_stats = Arc::clone(&context.write_stats);
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
+        let limiter = config.process.rate_limiter();
         let stores = Arc::new(WatchStores::default());
         let targets = TargetResolver::new(
             client.clone(),
-            Arc::clone(&stores.controllers),
+            Arc::clone(&stores.sizing.controllers),
             request_gate(limiter.clone()),
             CacheLifetimes::default(),
         );
-        let watch_factory = context.watch_factory.clone();
-        let watches = Watches::new(watch_factory, Arc::clone(&stores), config.compat);
+        let watches = Watches::new(&config, context.watch_factory.clone(), Arc::clone(&stores));
         let watches = Arc::new(watches);
         let pods = PodReviewer {
             config: Arc::clone(&config),
@@ -191,10 +192,9 @@ impl Controller for AdmissionController {
             keyring,
             metrics,
         };
-        context
-            .tasks
-            .servers
-            .spawn_on(&runtime, |stop| webhook.serve(tls, Arc::new(reviews), stop.cancelled()));
+        context.tasks.servers.spawn_on(&runtime, |stop| {
+            webhook.serve(tls, Arc::new(reviews), stop.cancelled_owned())
+        });
         Ok(Arc::new(Self {
             config,
             clock,
@@ -221,16 +221,7 @@ impl Controller for AdmissionController {
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         let workers = &mut tasks.workers;
-        self.watches.start(&self.config, &workers.shutdown_token(), workers.tasks());
-        if self.config.compat == Compat::Plimsoll {
-            let this = Arc::clone(self);
-            workers.spawn_cancellable(async move {
-                let (client, namespace) =
-                    (this.watches.client(), &this.config.horizontal_lease_namespace);
-                let followers = &this.watches.stores.followers;
-                followers.hpa_replacement.run_poll_loop(client, namespace).await;
-            });
-        }
+        self.watches.set.start(workers);
         workers.spawn_cancellable(Arc::clone(self).run_certificate_loop());
         let LeaseConfig { namespace, name, interval } = &self.config.lease;
         let (client, host) = (self.liveness.client(), election_rules::hostname());
@@ -250,11 +241,9 @@ impl Controller for AdmissionController {
     async fn drain(&self, _deadline: Instant) {}
 
     fn refresh_metrics(&self) {
-        export_watch_metrics(
-            &self.traffic,
-            self.watches.required().chain(self.watches.stores.quotas.watch.watch_status()),
-        );
-        self.traffic.set_watch_objects(self.watches.vpas.name, self.watches.stores.vpa_count());
+        let (watches, stores) = (&self.watches, &self.watches.stores);
+        export_watch_metrics(&self.traffic, watches.required().chain(stores.sizing.quota_watch()));
+        self.traffic.set_watch_objects(VPAS, stores.vpa_count());
         export_write_metrics(&self.traffic, &self.write_stats);
     }
 }
@@ -274,5 +263,28 @@ impl AdmissionController {
             let pause = if is_complete { interval } else { interval.min(Duration::from_secs(2)) };
             tokio::time::sleep(pause).await;
         }
+    }
+}
+
+impl Probes for AdmissionController {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.required())?;
+        let limit =
+            self.config.certificates.interval.saturating_mul(5).saturating_add(LOOP_TIMEOUT);
+        self.loop_watchdog.check(limit, "the admission controller's loop")
+    }
+
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let mut missing = unsynced_watches(self.watches.required());
+        if self.self_check.is_draining() {
+            missing.push("shutting down".to_owned());
+        }
+        missing.extend(self.self_check.recent().err());
+        // Unreadable mounted files do not affect readiness while the previous certificate is still served.
+        let certificates = self.certificates.certificates.lock();
+        if certificates.serving.is_none() {
+            missing.extend(certificates.last_error.clone());
+        }
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 }

@@ -1,6 +1,6 @@
 //! Several controllers in one process: they share one client, one watch per kind, and one metrics endpoint.
 
-use std::net::SocketAddr;
+use std::{collections::HashMap, net::SocketAddr};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -13,7 +13,7 @@ use super::{
         client,
         config::Address,
         context::ControllerContext,
-        controller::{Controller, ControllerConfig, ControllerHandle, PreparedController, prepare},
+        controller::{Controller, ControllerConfig, ControllerHandle},
         liveness_thread::{Clients, Liveness},
         shutdown::TaskGroup,
     },
@@ -80,13 +80,13 @@ pub async fn start(
     let admission = prepare_some(config.admission, &mut context).await?;
     let watermark = prepare_some(config.watermark, &mut context).await?;
     let horizontal = prepare_some(config.horizontal, &mut context).await?;
-    let first = || vec![addresses[0]];
+    let (first, liveness) = (|| vec![addresses[0]], &context.liveness);
     let mut handle = AllInOneHandle {
-        recommender: recommender.map(|prepared| prepared.start(first())),
-        updater: updater.map(|prepared| prepared.start(first())),
-        admission: admission.map(|prepared| prepared.start(first())),
-        watermark: watermark.map(|prepared| prepared.start(first())),
-        horizontal: horizontal.map(|prepared| prepared.start(first())),
+        recommender: recommender.map(|handle| handle.start(first(), liveness)),
+        updater: updater.map(|handle| handle.start(first(), liveness)),
+        admission: admission.map(|handle| handle.start(first(), liveness)),
+        watermark: watermark.map(|handle| handle.start(first(), liveness)),
+        horizontal: horizontal.map(|handle| handle.start(first(), liveness)),
         addresses,
         listeners: TaskGroup::default(),
         _liveness: context.liveness.clone(),
@@ -98,9 +98,9 @@ pub async fn start(
 async fn prepare_some<C: ControllerConfig>(
     config: Option<C>,
     context: &mut ControllerContext,
-) -> Result<Option<PreparedController<C::Controller>>> {
+) -> Result<Option<ControllerHandle<C::Controller>>> {
     match config {
-        Some(config) => Box::pin(prepare(config, context)).await.map(Some),
+        Some(config) => Box::pin(ControllerHandle::prepare(config, context)).await.map(Some),
         None => Ok(None),
     }
 }
@@ -137,17 +137,12 @@ impl AllInOneConfig {
         let leases = [
             self.recommender.as_ref().map(|config| ("recommender", &config.election)),
             self.updater.as_ref().map(|config| ("updater", &config.election)),
-            self.watermark.as_ref().map(|config| ("watermark", &config.election)),
-            self.horizontal.as_ref().map(|config| ("horizontal", &config.election)),
+            self.watermark.as_ref().map(|config| ("watermark", &config.settings.election)),
+            self.horizontal.as_ref().map(|config| ("horizontal", &config.settings.election)),
         ];
-        let leases: Vec<_> =
-            leases.into_iter().flatten().filter(|(_, lease)| lease.enabled).collect();
-        for (index, (role, lease)) in leases.iter().enumerate() {
-            let uses_same_lease =
-                |other: &&(_, &crate::controllers::runtime::config::ElectionConfig)| {
-                    (&other.1.namespace, &other.1.name) == (&lease.namespace, &lease.name)
-                };
-            if let Some((other, _)) = leases[..index].iter().find(uses_same_lease) {
+        let mut roles = HashMap::new();
+        for (role, lease) in leases.into_iter().flatten().filter(|(_, lease)| lease.enabled) {
+            if let Some(other) = roles.insert((&lease.namespace, &lease.name), role) {
                 bail!(
                     "{other} and {role} would use the same leader election Lease {}/{}; set another name with \
                      --{role}.leader-elect-resource-name",

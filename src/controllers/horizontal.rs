@@ -42,7 +42,7 @@ use self::{
     selector_index::SelectorIndex,
     usage_cache::UsageCache,
 };
-use super::replicas::{ExportedObjects, ReplicaController};
+use super::replicas::ReplicaController;
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
@@ -52,7 +52,10 @@ use crate::{
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         target_vpas::Vpas,
     },
-    telemetry::{HorizontalMetrics, PrometheusQueryMetrics, ReplicaObjectMetrics},
+    telemetry::{
+        HorizontalMetrics, PrometheusQueryMetrics, ReplicaKind, ReplicaObjectMetrics,
+        UpstreamSeries,
+    },
 };
 
 pub type HorizontalController = ReplicaController<HorizontalAutoscaler>;
@@ -63,7 +66,7 @@ impl ControllerConfig for HorizontalConfig {
     type Controller = HorizontalController;
 
     fn process(&self) -> &ProcessConfig {
-        &self.process
+        &self.settings.process
     }
 }
 
@@ -74,8 +77,8 @@ impl Controller for HorizontalController {
 
     async fn new(config: HorizontalConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
         let metrics = HorizontalMetrics::new(&mut context.registry);
-        let (settings, process) = (config.replica_settings(), config.process.clone());
-        let cardinality = config.object_metrics;
+        let settings = config.settings.clone();
+        let cardinality = settings.object_metrics;
         let calls = PrometheusQueryMetrics::new(&mut context.registry, "horizontal");
         let observer = Arc::new(QueryRecorder::new(calls));
         let queries = ObjectQueries::new(&config, &context.clock, observer.clone())?;
@@ -83,14 +86,17 @@ impl Controller for HorizontalController {
         let replaces = config.mode == HorizontalMode::Replace;
         let replacement = replaces.then(|| Replacement::new(&config, context));
         let selectors = SelectorIndex::default();
-        let vpas = Vpas::new(&config.namespaces, context.watch_factory.clone());
+        let vpas = Vpas::new(&settings.namespaces, context.watch_factory.clone());
         let autoscaler =
             HorizontalAutoscaler { config, metrics, usage, queries, replacement, selectors, vpas };
-        let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
-        let objects = ExportedObjects::of(&controller);
-        context
-            .registry
-            .add_replica_autoscalers(ReplicaObjectMetrics::horizontal(objects, cardinality));
+        let controller = Arc::new(Self::from_parts(settings, autoscaler, context));
+        let objects = Arc::new(Arc::downgrade(&controller));
+        context.registry.add_replica_autoscalers(ReplicaObjectMetrics::new(
+            ReplicaKind::HORIZONTAL,
+            objects,
+            cardinality,
+            UpstreamSeries::default(),
+        ));
         Ok(controller)
     }
 
@@ -110,11 +116,9 @@ impl Controller for HorizontalController {
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         if self.autoscaler.config.mode != HorizontalMode::Shadow {
-            let workers = &mut tasks.workers;
-            let stop = workers.shutdown_token();
             let consequence =
                 "replicas follow the requests of pods even if a VerticalPodAutoscaler changes them";
-            self.autoscaler.vpas.start(consequence, &stop, workers.tasks());
+            self.autoscaler.vpas.start(consequence, &mut tasks.workers);
         }
         if let Some(replacement) = &self.autoscaler.replacement {
             let (sentinel, fence) = (Arc::clone(&replacement.sentinel), &self.permit.fence);

@@ -12,6 +12,7 @@ pub mod watermark;
 pub use admission::config::AdmissionConfig;
 pub use horizontal::config::HorizontalConfig;
 pub use recommender::config::RecommenderConfig;
+pub use replicas::ReplicaSettings;
 pub use runtime::controller::{connect, run, start};
 pub use updater::config::UpdaterConfig;
 pub use watermark::config::WatermarkConfig;

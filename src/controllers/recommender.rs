@@ -21,8 +21,6 @@ mod node_clock_skew;
 mod object_metrics;
 mod oom_ingest;
 mod pass;
-mod probes;
-mod run_loop;
 mod slow_history;
 pub(crate) mod state;
 mod status_source;
@@ -34,11 +32,15 @@ mod watches;
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use anyhow::Result;
+use kube::Client;
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
@@ -55,7 +57,6 @@ use self::{
     object_metrics::RecommenderObjectMetrics,
     oom_ingest::{ingest_ooms, init_oom_counters},
     pass::PassRunner,
-    run_loop::RunLoop,
     slow_history::SlowHistory,
     state::SharedState,
     status_source::RecommendationStatusSource,
@@ -63,18 +64,19 @@ use self::{
     target_lookup::TargetLookup,
     throttling::run_throttling_queries,
     usage_ingest::UsageIngest,
-    watches::{WatchStatuses, Watches},
+    watches::{PODS, VPAS, Watches},
 };
 use crate::{
     cluster::{
         cache::{controllers::ControllerCache, vpa_index::VpaIndex},
         clock::Clock,
-        leader::{Election, Fence},
+        leader::Election,
+        server::{Probes, Stalled},
         target::{
             TargetResolver,
             scale::{CacheLifetimes, low_priority_refresh_gate},
         },
-        write::{Permit, RateLimiter, StatusQueue},
+        write::StatusQueue,
     },
     controllers::runtime::{
         config::ProcessConfig,
@@ -83,7 +85,9 @@ use crate::{
         loop_watchdog::LoopWatchdog,
         role_health::HealthReporter,
         shutdown::TaskGroup,
-        traffic_metrics::{export_watch_metrics, export_write_metrics},
+        traffic_metrics::{
+            check_watch_loops, export_watch_metrics, export_write_metrics, unsynced_watches,
+        },
     },
     telemetry::{ApiTrafficMetrics, ObjectMetrics, RecommenderHealthMetrics, RecommenderMetrics},
 };
@@ -93,6 +97,9 @@ use plimsoll_core::{recommender::VpaRegistry, types::compat::Compat};
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
+/// A pass may wait for usage and take long in a large cluster, which is no reason for a restart.
+const LOOP_TIMEOUT: Duration = Duration::from_secs(45);
+
 /// The factor by which the lifetime of a cached target resolution grows while it stays unchanged: half an hour instead
 /// of ten minutes.
 const STABLE_TARGET_TTL_FACTOR: u32 = 3;
@@ -100,15 +107,15 @@ const STABLE_TARGET_TTL_FACTOR: u32 = 3;
 /// The recommender: its parts, most of which run a loop each.
 pub struct Recommender {
     shared: Arc<Shared>,
-    watches: Watches,
+    watches: Arc<Watches>,
     loader: Arc<StorageLoader>,
     /// Prometheus history, if it is read in addition to checkpoints.
     history_source: Option<Arc<HistorySource>>,
     saver: Arc<CheckpointSaver>,
     leadership: Arc<Leadership>,
-    status_queue: StatusQueue,
+    status_queue: Arc<StatusQueue>,
     explanations: Arc<Explanations>,
-    run_loop: Arc<RunLoop>,
+    passes: Arc<PassRunner>,
     traffic: ApiTrafficMetrics,
     was_ready: AtomicBool,
 }
@@ -116,6 +123,7 @@ pub struct Recommender {
 /// What the parts of the recommender share.
 struct Shared {
     config: RecommenderConfig,
+    client: Client,
     clock: Clock,
     state: SharedState,
     metrics: RecommenderMetrics,
@@ -147,26 +155,27 @@ impl Controller for Recommender {
         let prometheus = backends::open_prometheus(&config, &clock, &metrics, &health.prometheus)?;
         let storage = backends::open_storage(&config, &client, &clock, prometheus.as_ref())?;
         let state = new_state(&config);
-        let shared = Arc::new(Shared { config, clock, state, metrics, health });
-        let (config, shared) = (&shared.config, || Arc::clone(&shared));
+        let shared = Arc::new(Shared { config, client, clock, state, metrics, health });
+        let (config, client, shared) = (&shared.config, &shared.client, || Arc::clone(&shared));
         let objects = Arc::new(RecommenderObjectMetrics(shared()));
         registry.add_objects(ObjectMetrics::new(objects, config.object_metrics));
         let history = prometheus.clone().filter(|_| config.storage == StorageChoice::Prometheus);
         let new_source = |history| Arc::new(HistorySource { shared: shared(), history });
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
-        let fence = if config.election.enabled { Fence::closed() } else { Fence::open() };
-        let permit = Permit::new(fence, limiter.clone());
-        let statuses = Arc::new(WatchStatuses::new(config.cap_to_largest_node));
+        let limiter = config.process.rate_limiter();
+        let permit = config.election.permit(limiter.clone(), false);
         let controllers = Arc::new(ControllerCache::new());
+        let watch_factory = context.watch_factory.clone();
+        let watches = Watches::new(&shared(), &controllers, watch_factory);
+        let watches = Arc::new(watches);
         // Statuses, checkpoints and the heartbeat go first.
         let gate = low_priority_refresh_gate(limiter);
         let lifetimes = CacheLifetimes {
             max_lifetime_factor: STABLE_TARGET_TTL_FACTOR,
             ..CacheLifetimes::default()
         };
-        let (watches, cache) = (Arc::clone(&statuses), Arc::clone(&controllers));
-        let resolver = TargetResolver::new(client.clone(), cache, gate, lifetimes);
-        let targets = Arc::new(TargetLookup { shared: shared(), watches, resolver });
+        let resolver = TargetResolver::new(client.clone(), controllers, gate, lifetimes);
+        let targets = TargetLookup { shared: shared(), watches: Arc::clone(&watches), resolver };
+        let targets = Arc::new(targets);
         let loader = StorageLoader { shared: shared(), targets: Arc::clone(&targets), storage };
         let loader = Arc::new(loader);
         let leadership = Arc::new(Leadership {
@@ -179,7 +188,6 @@ impl Controller for Recommender {
         });
         let saver = Arc::new(CheckpointSaver {
             shared: shared(),
-            client: client.clone(),
             loader: Arc::clone(&loader),
             leadership: Arc::clone(&leadership),
             trigger: Notify::new(),
@@ -192,27 +200,27 @@ impl Controller for Recommender {
         });
         let status_queue =
             StatusQueue::new(client.clone(), permit, config.workers, source, write_stats);
-        let usage = UsageIngest { shared: shared(), client: client.clone(), prometheus };
-        let pass = PassRunner {
+        let usage = UsageIngest { shared: shared(), prometheus };
+        let passes = PassRunner {
             shared: shared(),
             targets,
             usage: Arc::new(usage),
             leadership: Arc::clone(&leadership),
             status_queue: status_queue.clone(),
             saver: Arc::clone(&saver),
+            watchdog: LoopWatchdog::default(),
+            summaries: watch::Sender::default(),
         };
-        let (watchdog, passes) = (LoopWatchdog::default(), watch::Sender::default());
-        let watch_factory = context.watch_factory.clone();
         Ok(Arc::new(Self {
             shared: shared(),
-            watches: Watches { statuses, shared: shared(), controllers, watch_factory, client },
+            watches,
             loader,
             history_source: history.map(new_source),
             saver,
             leadership,
             status_queue,
             explanations,
-            run_loop: Arc::new(RunLoop { pass, watchdog, passes }),
+            passes: Arc::new(passes),
             traffic: context.traffic.clone(),
             was_ready: AtomicBool::new(false),
         }))
@@ -232,7 +240,7 @@ impl Controller for Recommender {
         let status_queue = self.status_queue.clone();
         tasks.until_end.spawn(|stop| async move { status_queue.run(stop.cancelled()).await });
         let workers = &mut tasks.workers;
-        self.watches.start(&workers.shutdown_token(), workers.tasks());
+        self.watches.set.start(workers);
         self.start_loops(workers);
     }
 
@@ -249,12 +257,11 @@ impl Controller for Recommender {
 
     fn refresh_metrics(&self) {
         let Shared { state, metrics, health, .. } = &*self.shared;
-        let statuses = &self.watches.statuses;
-        export_watch_metrics(&self.traffic, statuses.all());
+        export_watch_metrics(&self.traffic, self.watches.all());
         {
             let state = state.lock();
-            self.traffic.set_watch_objects(statuses.vpas.name, state.index.vpa_count);
-            self.traffic.set_watch_objects(statuses.pods.name, state.index.pod_count);
+            self.traffic.set_watch_objects(VPAS, state.index.vpa_count);
+            self.traffic.set_watch_objects(PODS, state.index.pod_count);
             metrics.set_requests_read(state.index.request_sources);
             health.set_history_state(history_progress(&state));
             // Read-only storage has no unsaved history.
@@ -272,7 +279,7 @@ impl Controller for Recommender {
 impl Recommender {
     /// Number of passes so far, and the summary of the last one.
     pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
-        self.run_loop.passes.subscribe()
+        self.passes.summaries.subscribe()
     }
 
     /// Number of statuses waiting to be written.
@@ -305,11 +312,11 @@ impl Recommender {
         let config = &self.shared.config;
         if config.compat == Compat::Plimsoll && !self.loader.storage.is_in_cluster() {
             let explanations = Arc::clone(&self.explanations);
-            let (client, namespace) = (self.watches.client.clone(), config.scope.only.clone());
+            let (client, namespace) = (self.shared.client.clone(), config.scope.only.clone());
             let storage = self.loader.storage.name();
             workers.spawn_cancellable(explanations.check_allowed(client, namespace, storage));
         }
-        workers.spawn_cancellable(Arc::clone(&self.run_loop).run());
+        workers.spawn_cancellable(Arc::clone(&self.passes).run());
     }
 }
 
@@ -325,4 +332,26 @@ fn new_state(config: &RecommenderConfig) -> SharedState {
         state.lock().slow_history = SlowHistory::with_threshold(config.interval);
     }
     state
+}
+
+impl Probes for Recommender {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
+        let limit = self.shared.config.interval.saturating_mul(5).saturating_add(LOOP_TIMEOUT);
+        self.passes.watchdog.check_by(&self.shared.clock, limit, "the recommender's loop")
+    }
+
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let mut missing = unsynced_watches(&self.watches.set.required);
+        // VPAs that are created later are loaded on the fly, and do not affect readiness.
+        if missing.is_empty() && !self.was_ready.load(Ordering::Acquire) {
+            let waiting = self.shared.state.lock().vpa_registry.waiting_for_history().count();
+            if waiting > 0 {
+                missing.push(format!("the stored history of {waiting} VPAs is not loaded yet"));
+            } else {
+                self.was_ready.store(true, Ordering::Release);
+            }
+        }
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
 }

@@ -8,16 +8,14 @@
 //!                                                                        │
 //!                                                                        ▼
 //!                             write_runner ──▶ scale_writer: pending scale ──▶ scale
-//!                                          └─▶ status_writer, events
+//!                                          └─▶ status_writer: statuses, events
 //!
-//!   exported states ──▶ exported_objects: a page for a scrape
+//!   exported states ──▶ controller: a page for a scrape
 //! ```
 
 mod autoscaler;
 mod controller;
 mod current_term;
-mod events;
-mod exported_objects;
 mod health;
 mod object_state;
 mod pods;
@@ -26,19 +24,18 @@ mod scale_writer;
 mod schedule;
 mod status_writer;
 mod watch_scopes;
-mod watches;
 mod workers;
 mod workloads;
 mod write_queue;
 mod write_runner;
 mod writes;
 
+pub use self::controller::ReplicaSettings;
 pub(super) use self::{
     autoscaler::{
         AutoscalerKind, DecisionRecord, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue,
     },
-    controller::{ReplicaController, ReplicaSettings},
-    exported_objects::ExportedObjects,
+    controller::ReplicaController,
     object_state::{ObjectState, WaitingStatus, key_of},
     pods::{OwnershipRule, matching_pods},
     reconcile_queue::{NextItem, ReconcileQueue},

@@ -42,13 +42,13 @@ use self::{
 use crate::{
     cluster::{
         clock::Clock,
-        leader::{Election, Fence, LeaseAnnotationStore},
+        leader::{Election, LeaseAnnotationStore},
         server::{Probes, Stalled},
         target::{
             TargetResolver,
             scale::{CacheLifetimes, request_gate},
         },
-        write::{Permit, RateLimiter, StatusQueue, event_recorder},
+        write::{StatusQueue, event_recorder},
     },
     controllers::runtime::{
         config::ProcessConfig,
@@ -61,10 +61,7 @@ use crate::{
     },
     telemetry::{ApiTrafficMetrics, LoopMetrics, ObjectMetrics, UpdaterMetrics},
 };
-use plimsoll_core::{
-    types::compat::Compat,
-    updater::guard::{HeartbeatPolicy, disruption_budget},
-};
+use plimsoll_core::updater::guard::{HeartbeatPolicy, disruption_budget};
 
 const EVENT_COMPONENT: &str = "vpa-updater";
 /// How many conditions are written concurrently.
@@ -109,125 +106,20 @@ impl Controller for Updater {
     const USER_AGENT: &str = concat!("plimsoll-updater/", env!("CARGO_PKG_VERSION"));
 
     async fn new(config: UpdaterConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self::from_context(config, context)))
-    }
-
-    fn log_start(&self, addresses: &[SocketAddr]) {
-        let version = env!("CARGO_PKG_VERSION");
-        let dry_run = self.shared.config.dry_run.is_some();
-        tracing::info!(version, ?addresses, dry_run, "starting updater");
-    }
-
-    fn election(&self) -> Option<Election> {
-        let config = &self.shared.config.election;
-        if !config.enabled || self.shared.config.dry_run.is_some() {
-            return None;
-        }
-        let (health, compat) = (self.passes.health.clone(), self.shared.config.settings.compat);
-        let options = config.options(config.name.clone());
-        let election = Election::new(
-            self.liveness.client(),
-            options,
-            self.store.writer.permit.fence.clone(),
-            Arc::clone(&self.store.writer.stats),
-        )
-        .with_lease_lock(self.store.ledger.lease_lock())
-        .with_lease_annotation(move || health.annotation(compat));
-        Some(election)
-    }
-
-    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
-        let this = || Arc::clone(self);
-        let updater = this();
-        tasks.until_end.spawn(|stop| async move {
-            updater.reporter.queue.run(stop.cancelled()).await;
-        });
-        let workers = &mut tasks.workers;
-        let (config, settings) = (&self.shared.config, &self.shared.config.settings);
-        self.watches.start(&workers.shutdown_token(), workers.tasks());
-        let updater = this();
-        workers.spawn_cancellable(async move { updater.shared.permissions.discover().await });
-        if settings.guards.heartbeat != HeartbeatPolicy::Ignore {
-            let client = self.store.writer.client.clone();
-            let leases = Api::namespaced(client, &config.heartbeat_namespace);
-            let (updater, interval) = (this(), config.interval);
-            workers.spawn_cancellable(async move {
-                updater.passes.updater.heartbeats.run_poll_loop(leases, interval).await;
-            });
-        }
-        if settings.compat == Compat::Plimsoll {
-            let updater = this();
-            workers.spawn_cancellable(async move {
-                let Shared { config, stores, .. } = &*updater.shared;
-                let client = updater.store.writer.client.clone();
-                let namespace = &config.horizontal_lease_namespace;
-                stores.followers.hpa_replacement.run_poll_loop(client, namespace).await;
-            });
-        }
-        if settings.startup_boost {
-            let updater = this();
-            workers.spawn(|stop| async move {
-                if updater.watches.wait_for_sync(&stop).await {
-                    updater.boosts.run(stop).await;
-                }
-            });
-        }
-        let updater = this();
-        workers.spawn(|stop| async move {
-            if updater.watches.wait_for_sync(&stop).await {
-                updater.passes.run(stop).await;
-            }
-        });
-    }
-
-    async fn drain(&self, deadline: Instant) {
-        if self.store.writer.permit.fence.is_granted() {
-            let (statuses, events) = (&self.reporter.queue, &self.reporter.events.recorder);
-            tokio::join!(statuses.drain(deadline), events.drain(deadline));
-        }
-    }
-
-    fn refresh_metrics(&self) {
-        self.watches.export_metrics(&self.traffic);
-        self.passes.loop_metrics.set_leader(self.store.writer.permit.fence.is_granted());
-        export_write_metrics(&self.traffic, &self.store.writer.stats);
-    }
-}
-
-impl Probes for Updater {
-    fn check_liveness(&self) -> Result<(), Stalled> {
-        check_watch_loops(self.watches.all())?;
-        let limit = self.shared.config.interval.saturating_mul(MAX_MISSED_INTERVALS);
-        self.shared.watchdog.check_by(&self.shared.clock, limit, "the updater's loop")
-    }
-
-    fn check_readiness(&self) -> Result<(), Vec<String>> {
-        let missing = unsynced_watches(self.watches.all());
-        if missing.is_empty() { Ok(()) } else { Err(missing) }
-    }
-}
-
-impl Updater {
-    /// Number of passes so far, and the summary of the last one.
-    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
-        self.passes.summaries.subscribe()
-    }
-
-    fn from_context(config: UpdaterConfig, context: &mut ControllerContext) -> Self {
         let config = Arc::new(config);
         let metrics = UpdaterMetrics::new(&mut context.registry);
         let loop_metrics = LoopMetrics::new(&mut context.registry, "updater");
         let client = context.client.clone();
         let (liveness, stats) = (context.liveness.clone(), Arc::clone(&context.write_stats));
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
-        // A dry run holds no lease and writes nothing but events.
-        let needs_no_lease = config.dry_run.is_some() || !config.election.enabled;
-        let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
-        let permit = Permit::new(fence.clone(), limiter.clone());
-        let factory = context.watch_factory.clone();
-        let watches = Watches::new(config.scope.clone(), config.settings.compat, factory);
+        let limiter = config.process.rate_limiter();
+        let permit = config.election.permit(limiter.clone(), config.dry_run.is_some());
+        let watches = Watches::new(&config, context.watch_factory.clone());
         let shared = Arc::new(Shared {
-            permissions: Permissions::new(Arc::clone(&config), client.clone(), fence),
+            permissions: Permissions::new(
+                Arc::clone(&config),
+                client.clone(),
+                permit.fence.clone(),
+            ),
             config: Arc::clone(&config),
             clock: context.clock.clone(),
             stores: Arc::clone(&watches.stores),
@@ -237,13 +129,13 @@ impl Updater {
         let share = || Arc::clone(&shared);
         let targets = TargetResolver::new(
             client.clone(),
-            Arc::clone(&watches.stores.controllers),
+            Arc::clone(&watches.stores.sizing.controllers),
             request_gate(limiter),
             CacheLifetimes::default(),
         );
         let (recorder, event_writer) =
             event_recorder(client.clone(), permit.clone(), Arc::clone(&stats), EVENT_COMPONENT);
-        context.tasks.until_end.spawn(|stop| event_writer.run(stop.cancelled()));
+        context.tasks.until_end.spawn(|stop| event_writer.run(stop.cancelled_owned()));
         let events = Arc::new(EventReporter { shared: share(), recorder });
         let paused = Arc::new(PausedUpdates::new(share()));
         let object_metrics = ObjectMetrics::new(Arc::clone(&paused) as _, config.object_metrics);
@@ -303,6 +195,93 @@ impl Updater {
             summaries: watch::Sender::new((0, PassSummary::default())),
         };
         let traffic = context.traffic.clone();
-        Self { shared, liveness, traffic, watches, store, reporter, boosts, passes }
+        Ok(Arc::new(Self { shared, liveness, traffic, watches, store, reporter, boosts, passes }))
+    }
+
+    fn log_start(&self, addresses: &[SocketAddr]) {
+        let version = env!("CARGO_PKG_VERSION");
+        let dry_run = self.shared.config.dry_run.is_some();
+        tracing::info!(version, ?addresses, dry_run, "starting updater");
+    }
+
+    fn election(&self) -> Option<Election> {
+        let config = &self.shared.config;
+        if config.dry_run.is_some() {
+            return None;
+        }
+        let (writer, lease) = (&self.store.writer, config.election.name.clone());
+        let stats = Arc::clone(&writer.stats);
+        let health = (&self.passes.health, config.settings.compat);
+        let election = &config.election;
+        let election = election.election(lease, &self.liveness, &writer.permit, stats, health)?;
+        Some(election.with_lease_lock(self.store.ledger.lease_lock()))
+    }
+
+    fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
+        let this = || Arc::clone(self);
+        let updater = this();
+        tasks.until_end.spawn(|stop| async move {
+            Arc::clone(&updater.reporter.queue).run(stop.cancelled()).await;
+        });
+        let workers = &mut tasks.workers;
+        let (config, settings) = (&self.shared.config, &self.shared.config.settings);
+        self.watches.set.start(workers);
+        let updater = this();
+        workers.spawn_cancellable(async move { updater.shared.permissions.discover().await });
+        if settings.guards.heartbeat != HeartbeatPolicy::Ignore {
+            let client = self.store.writer.client.clone();
+            let leases = Api::namespaced(client, &config.heartbeat_namespace);
+            let (updater, interval) = (this(), config.interval);
+            workers.spawn_cancellable(async move {
+                updater.passes.updater.heartbeats.run_poll_loop(leases, interval).await;
+            });
+        }
+        if settings.startup_boost {
+            let updater = this();
+            workers.spawn(|stop| async move {
+                if updater.watches.wait_for_sync(&stop).await {
+                    updater.boosts.run(stop).await;
+                }
+            });
+        }
+        let updater = this();
+        workers.spawn(|stop| async move {
+            if updater.watches.wait_for_sync(&stop).await {
+                updater.passes.run(stop).await;
+            }
+        });
+    }
+
+    async fn drain(&self, deadline: Instant) {
+        if self.store.writer.permit.fence.is_granted() {
+            let (statuses, events) = (&self.reporter.queue, &self.reporter.events.recorder);
+            tokio::join!(statuses.drain(deadline), events.drain(deadline));
+        }
+    }
+
+    fn refresh_metrics(&self) {
+        self.watches.export_metrics(&self.traffic);
+        self.passes.loop_metrics.set_leader(self.store.writer.permit.fence.is_granted());
+        export_write_metrics(&self.traffic, &self.store.writer.stats);
+    }
+}
+
+impl Probes for Updater {
+    fn check_liveness(&self) -> Result<(), Stalled> {
+        check_watch_loops(self.watches.all())?;
+        let limit = self.shared.config.interval.saturating_mul(MAX_MISSED_INTERVALS);
+        self.shared.watchdog.check_by(&self.shared.clock, limit, "the updater's loop")
+    }
+
+    fn check_readiness(&self) -> Result<(), Vec<String>> {
+        let missing = unsynced_watches(self.watches.all());
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
+}
+
+impl Updater {
+    /// Number of passes so far, and the summary of the last one.
+    pub fn passes(&self) -> watch::Receiver<(u64, PassSummary)> {
+        self.passes.summaries.subscribe()
     }
 }

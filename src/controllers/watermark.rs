@@ -12,16 +12,15 @@ pub mod config;
 mod decision_field;
 pub mod dry_run;
 mod fetch_metrics;
-mod finalizer;
 mod metrics_export;
 mod reconcile;
 pub(crate) mod scaling_gates;
-mod status_comparison;
 mod watermark_decision;
 
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Result;
+use parking_lot::Mutex;
 use plimsoll_core::types::compat::Compat;
 use tokio::time::Instant;
 
@@ -32,7 +31,7 @@ use self::{
     fetch_metrics::{USER_AGENT, metrics_client},
     metrics_export::{RecommenderCallMetrics, retain_recommender_series},
 };
-use super::replicas::{ExportedObjects, ReplicaController};
+use super::replicas::ReplicaController;
 use crate::{
     cluster::leader::Election,
     controllers::runtime::{
@@ -41,11 +40,14 @@ use crate::{
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         target_vpas::Vpas,
     },
-    telemetry::{PrometheusQueryMetrics, ReplicaObjectMetrics, WatermarkMetrics, upstream_series},
+    telemetry::{
+        PrometheusQueryMetrics, ReplicaKind, ReplicaObjectMetrics, WatermarkMetrics,
+        upstream_series,
+    },
 };
 
 /// The reporting component of events.
-const EVENT_COMPONENT: &str = "wpa_controller";
+pub const EVENT_COMPONENT: &str = "wpa_controller";
 
 pub type WatermarkController = ReplicaController<WatermarkAutoscaler>;
 
@@ -55,7 +57,7 @@ impl ControllerConfig for WatermarkConfig {
     type Controller = WatermarkController;
 
     fn process(&self) -> &ProcessConfig {
-        &self.process
+        &self.settings.process
     }
 }
 
@@ -66,16 +68,17 @@ impl Controller for WatermarkController {
 
     async fn new(config: WatermarkConfig, context: &mut ControllerContext) -> Result<Arc<Self>> {
         let metrics = WatermarkMetrics::new(&mut context.registry);
-        metrics.set_workers(config.workers);
+        let settings = config.settings.clone();
+        metrics.set_workers(settings.workers);
         let query_metrics = PrometheusQueryMetrics::new(&mut context.registry, "watermark");
-        let calls = Arc::new(RecommenderCallMetrics::new(metrics.clone()));
+        let calls =
+            Arc::new(RecommenderCallMetrics { metrics: metrics.clone(), calls: Mutex::default() });
         let client = context.client.clone();
         let metrics_client = metrics_client(&config, client, &context.clock, calls, query_metrics)?;
-        let (settings, process) = (config.replica_settings(), config.process.clone());
-        let cardinality = config.object_metrics;
         let upstream = upstream_series(config.label_set, &config.labels_as_tags);
-        let vpas = (config.compat == Compat::Plimsoll)
-            .then(|| Vpas::new(&config.namespaces, context.watch_factory.clone()));
+        let cardinality = settings.object_metrics;
+        let vpas = (settings.compat == Compat::Plimsoll)
+            .then(|| Vpas::new(&settings.namespaces, context.watch_factory.clone()));
         let autoscaler = WatermarkAutoscaler {
             metrics_client,
             metrics,
@@ -83,9 +86,10 @@ impl Controller for WatermarkController {
             vpas,
             config,
         };
-        let controller = Arc::new(Self::from_parts(settings, &process, autoscaler, context));
-        let objects = ExportedObjects::of(&controller);
-        context.registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
+        let controller = Arc::new(Self::from_parts(settings, autoscaler, context));
+        let objects = Arc::new(Arc::downgrade(&controller));
+        context.registry.add_replica_autoscalers(ReplicaObjectMetrics::new(
+            ReplicaKind::WATERMARK,
             objects,
             cardinality,
             upstream,
@@ -105,10 +109,8 @@ impl Controller for WatermarkController {
 
     fn start(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         if let Some(vpas) = &self.autoscaler.vpas {
-            let workers = &mut tasks.workers;
-            let stop = workers.shutdown_token();
             let consequence = "replicas may be removed while the updater replaces pods";
-            vpas.start(consequence, &stop, workers.tasks());
+            vpas.start(consequence, &mut tasks.workers);
         }
         self.spawn_tasks(tasks);
     }

@@ -75,7 +75,7 @@ impl ReviewObserver for AdmissionMetrics {
         if resource == "Pod" {
             self.pods.with_labels([bool_label(status == ReviewStatus::Applied)]).increment();
         }
-        self.latency.with_labels([resource, status.as_str()]).observe_duration(total);
+        self.latency.with_labels([resource, status.into()]).observe_duration(total);
         for (step, took) in [
             ("read_request", read),
             ("admit", admit),
@@ -86,7 +86,13 @@ impl ReviewObserver for AdmissionMetrics {
             self.steps.with_labels([step]).observe_duration(took);
         }
         self.reviews.with_labels([outcome, resource]).increment();
-        tracing::debug!(resource, status = status.as_str(), outcome, ?total, "completed review");
+        tracing::debug!(
+            resource,
+            status = <&str>::from(status),
+            outcome,
+            ?total,
+            "completed review"
+        );
     }
 
     fn on_rejected(&self, reason: &'static str) {

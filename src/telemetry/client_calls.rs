@@ -28,7 +28,7 @@ metric_families! {
 
 metric_families! {
     #[derive(Clone, Debug)]
-    struct QueryFamilies via new {
+    pub struct PrometheusQueryMetrics via register {
         queries: Family<Counter, 2>[32] =
             counter("plimsoll_prometheus_queries_total", "Prometheus queries, by outcome.")
             .labels(&["outcome", "role"], "9 per role that queries").absent(NO_PROMETHEUS);
@@ -37,6 +37,8 @@ metric_families! {
             "Latency of Prometheus queries, without client-side queueing.",
             RESPONSE_SECONDS,
         ).labels(&[], "1 of 24").unit("seconds").absent(NO_PROMETHEUS);
+        ..
+        role: &'static str = |_| "";
     }
 }
 
@@ -49,28 +51,22 @@ impl ApiRequestMetrics {
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct PrometheusQueryMetrics {
-    families: QueryFamilies,
-    role: &'static str,
-}
-
 impl PrometheusQueryMetrics {
     /// Adds the families to a registry. They have no series until [`Self::init_outcomes`] is called.
     pub fn new(registry: &mut Registry, role: &'static str) -> Self {
-        Self { families: QueryFamilies::new(registry), role }
+        Self { role, ..Self::register(registry) }
     }
 
     /// Creates the series of these outcomes at zero, so that the first query is visible as an increase.
     pub fn init_outcomes(&self, outcomes: &[&str]) {
         for outcome in outcomes {
-            self.families.queries.with_labels([outcome, self.role]);
+            self.queries.with_labels([outcome, self.role]);
         }
-        self.families.seconds.with_labels([]);
+        self.seconds.with_labels([]);
     }
 
     pub fn observe(&self, outcome: &str, took: Duration) {
-        self.families.queries.with_labels([outcome, self.role]).increment();
-        self.families.seconds.with_labels([]).observe_duration(took);
+        self.queries.with_labels([outcome, self.role]).increment();
+        self.seconds.with_labels([]).observe_duration(took);
     }
 }

@@ -1,5 +1,7 @@
 //! Definitions of metric families: name, labels and documentation.
 
+use strum::Display;
+
 /// Upstream's buckets for the duration of steps of a pass or review.
 pub(super) const STEP_SECONDS: &[f64] = &[
     0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0,
@@ -12,7 +14,8 @@ pub(super) const RESPONSE_SECONDS: &[f64] = &[
     60.0, 120.0, 300.0,
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum MetricType {
     /// Only increases, and starts at zero with the process.
     Counter,
@@ -20,16 +23,6 @@ pub enum MetricType {
     Gauge,
     /// Observations counted in buckets.
     Histogram,
-}
-
-impl MetricType {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
 }
 
 /// A metric family. The table in `docs/metrics.md` is generated from these.
@@ -67,9 +60,7 @@ pub const fn histogram(
     help: &'static str,
     buckets: &'static [f64],
 ) -> Definition {
-    let mut definition = Definition::new(MetricType::Histogram, name, help);
-    definition.buckets = buckets;
-    definition
+    Definition { buckets, ..Definition::new(MetricType::Histogram, name, help) }
 }
 
 impl Definition {
@@ -87,23 +78,19 @@ impl Definition {
     }
 
     #[must_use]
-    pub const fn labels(mut self, labels: &'static [&'static str], series: &'static str) -> Self {
-        self.labels = labels;
-        self.series_count = series;
-        self
+    pub const fn labels(self, labels: &'static [&'static str], series: &'static str) -> Self {
+        Self { labels, series_count: series, ..self }
     }
 
     #[must_use]
-    pub const fn unit(mut self, unit: &'static str) -> Self {
-        self.unit = unit;
-        self
+    pub const fn unit(self, unit: &'static str) -> Self {
+        Self { unit, ..self }
     }
 
     /// Sets when there is no series.
     #[must_use]
-    pub const fn absent(mut self, when: &'static str) -> Self {
-        self.absent_when = when;
-        self
+    pub const fn absent(self, when: &'static str) -> Self {
+        Self { absent_when: when, ..self }
     }
 
     /// There is no series before the first observation.

@@ -7,21 +7,9 @@ use super::definition::Definition;
 /// Writes the HELP and TYPE lines of a family.
 pub fn write_header(text: &mut String, definition: &Definition) {
     let Definition { name, help, kind, .. } = definition;
-    text.push_str("# HELP ");
-    text.push_str(name);
-    text.push(' ');
-    for character in help.chars() {
-        match character {
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            other => text.push(other),
-        }
-    }
-    text.push_str("\n# TYPE ");
-    text.push_str(name);
-    text.push(' ');
-    text.push_str(kind.as_str());
-    text.push('\n');
+    let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+    // Writing into a String cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
 /// Writes one line: a name with a suffix, labels as rendered by [`write_labels`], and a value.
@@ -40,21 +28,12 @@ pub fn write_sample(text: &mut String, name: &str, suffix: &str, labels: &str, v
 
 /// Writes the lines of a family that is rendered on the fly. HELP and TYPE are written before the first series.
 pub(super) struct FamilyWriter<'a> {
-    text: &'a mut String,
-    definition: &'a Definition,
-    header_written: &'a mut bool,
+    pub text: &'a mut String,
+    pub definition: &'a Definition,
+    pub header_written: &'a mut bool,
 }
 
-impl<'a> FamilyWriter<'a> {
-    /// Creates a writer for a family. `header_written` is set once HELP and TYPE were written.
-    pub(super) fn new(
-        text: &'a mut String,
-        definition: &'a Definition,
-        header_written: &'a mut bool,
-    ) -> Self {
-        Self { text, definition, header_written }
-    }
-
+impl FamilyWriter<'_> {
     /// Writes one line, with those labels of the family that the object has.
     pub(super) fn write(&mut self, names: &[&str], values: &[&str], value: f64) {
         // An unknown value has no series: NaN or infinity would spoil every sum over objects.

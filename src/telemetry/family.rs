@@ -1,6 +1,6 @@
 //! A metric family: the series of one name by label values, with a limit on their number.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use super::{definition::Definition, exposition::write_labels, instruments::Instrument};
 use parking_lot::RwLock;
@@ -31,7 +31,7 @@ pub struct Series {
 }
 
 /// A family with its value type erased.
-pub trait Collector: Send + Sync {
+pub trait Collector: Any + Send + Sync {
     fn definition(&self) -> &Definition;
 
     fn series(&self) -> Vec<Series>;

@@ -1,6 +1,5 @@
 //! Label values that several families share.
 
-use plimsoll_core::recommender::estimate::Resource;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::family::OVERFLOW_LABEL;
@@ -54,13 +53,6 @@ pub(super) fn known_mode(mode: &str) -> &str {
 
 pub(super) const fn bool_label(value: bool) -> &'static str {
     if value { "true" } else { "false" }
-}
-
-pub(super) const fn resource_label(resource: Resource) -> &'static str {
-    match resource {
-        Resource::Cpu => "cpu",
-        Resource::Memory => "memory",
-    }
 }
 
 pub(super) fn size_label(pods: usize) -> String {

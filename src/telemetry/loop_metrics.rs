@@ -15,7 +15,7 @@ const ROLES: usize = 4;
 
 metric_families! {
     #[derive(Clone, Debug)]
-    struct LoopFamilies via new {
+    pub struct LoopMetrics via register {
         leader: Family<Gauge, 1>[ROLES] =
             gauge("plimsoll_leader", "1 while this replica is the leader, 0 while it is not.")
             .labels(&["role"], "1 per role").absent("the role has no leader election");
@@ -27,33 +27,29 @@ metric_families! {
             "plimsoll_loop_lag_seconds",
             "How late the last pass started; of a watermark controller, how long the oldest object has been waiting.",
         ).labels(&["role"], "1 per role").unit("seconds").absent("the role has no loop");
+        ..
+        role: &'static str = |_| "";
     }
-}
-
-#[derive(Clone, Debug)]
-pub struct LoopMetrics {
-    role: &'static str,
-    families: LoopFamilies,
 }
 
 impl LoopMetrics {
     /// Adds the families to a registry, with the series of this component.
     pub fn new(registry: &mut Registry, role: &'static str) -> Self {
-        let metrics = Self { role, families: LoopFamilies::new(registry) };
+        let metrics = Self { role, ..Self::register(registry) };
         metrics.set_leader(false);
         metrics.set_lag(Duration::ZERO);
         metrics
     }
 
     pub fn set_leader(&self, is_leader: bool) {
-        self.families.leader.with_labels([self.role]).set_bool(is_leader);
+        self.leader.with_labels([self.role]).set_bool(is_leader);
     }
 
     pub fn set_last_success(&self, at: Time) {
-        self.families.last_success.with_labels([self.role]).set_time(at);
+        self.last_success.with_labels([self.role]).set_time(at);
     }
 
     pub fn set_lag(&self, lag: Duration) {
-        self.families.lag.with_labels([self.role]).set(lag.as_secs_f64());
+        self.lag.with_labels([self.role]).set(lag.as_secs_f64());
     }
 }

@@ -48,8 +48,8 @@ pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::Registry;
 pub use replaced_controller::ReplacedControllerMetrics;
 pub use replicas::{
-    ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow,
-    UpstreamSeries,
+    ExportedMonitor, ExportedState, ReplicaKind, ReplicaMetricsSource, ReplicaObjectMetrics,
+    ReplicaRow, UpstreamSeries,
 };
 pub use updater::{PassTotals, UpdatedVpa, UpdaterMetrics, VpaTotals};
 pub(crate) use watermark::{RecommenderCall, client_label};

@@ -20,13 +20,10 @@ use self::{
     families::{CONTAINER_LABELS, RESTRICTION_LABELS, VPA_INFO_LABELS, VPA_LABELS, VpaSeries},
     seen_restrictions::SeenRestrictionsPage,
 };
-use super::{
-    exposition::FamilyWriter,
-    labels::{HistoryState, resource_label},
-};
+use super::{exposition::FamilyWriter, labels::HistoryState};
 
 pub(super) use self::{
-    families::ObjectFamily,
+    families::{LabelledSeries, ObjectFamily},
     scrape::{ObjectScrape, definitions},
     seen_restrictions::SeenRestrictions,
 };
@@ -190,8 +187,7 @@ impl ObjectMetrics {
                 source.containers(after, &mut |row| {
                     if let Some(value) = read(&row) {
                         let ObjectKey { namespace, name } = row.vpa;
-                        let labels =
-                            [row.container, VPA, name, namespace, resource_label(row.resource)];
+                        let labels = [row.container, VPA, name, namespace, row.resource.into()];
                         lines.write(CONTAINER_LABELS, &labels, value);
                     }
                 })
@@ -201,8 +197,8 @@ impl ObjectMetrics {
                 let next = self.visit(|source| {
                     source.containers(after, &mut |row| {
                         let reasons = RecommendationReason::RESTRICTIONS
-                            .map(|reason| (reason.name(), row.recommendation.reason == reason));
-                        let part = (row.container, resource_label(row.resource));
+                            .map(|reason| (reason.into_str(), row.recommendation.reason == reason));
+                        let part = (row.container, row.resource.into());
                         let first = row.resource as usize * reasons.len();
                         self.write_restrictions(&mut page, row.vpa, part, first, &reasons, lines);
                     })

@@ -4,7 +4,7 @@ use super::{
     definition::{counter, histogram},
     family::Family,
     instruments::{Counter, Histogram},
-    labels::{MODES_OR_NONE, SIZES, bool_label, known_mode, resource_label, size_label},
+    labels::{MODES_OR_NONE, SIZES, bool_label, known_mode, size_label},
     registry::metric_families,
 };
 use plimsoll_core::recommender::estimate::Resource;
@@ -128,9 +128,9 @@ impl Quality {
                 Resource::Memory => self.memory.with_labels([of_oom, mode]).observe(value),
             }
             let share = (usage - value) / value;
-            self.relative.with_labels([of_oom, resource_label(resource), mode]).observe(share);
+            self.relative.with_labels([of_oom, resource.into(), mode]).observe(share);
         } else {
-            self.missing.with_labels([of_oom, resource_label(resource), mode]).increment();
+            self.missing.with_labels([of_oom, resource.into(), mode]).increment();
         }
         let (over, distance) = (value > usage, (usage - value).abs());
         match resource {
@@ -151,9 +151,7 @@ impl Quality {
         if old > 0.0 {
             let size = size_label(pods);
             let mode = update_mode.map_or("", known_mode);
-            self.changes
-                .with_labels([resource_label(resource), mode, &size])
-                .observe(new / old - 1.0);
+            self.changes.with_labels([resource.into(), mode, &size]).observe(new / old - 1.0);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! All families of a process, and a scrape of them in chunks, each rendered when the client is ready to receive it.
 
-use std::{any::Any, collections::HashMap, sync::Arc, vec};
+use std::{any::Any, sync::Arc, vec};
 
 use bytes::Bytes;
 
@@ -68,8 +68,6 @@ pub(super) use metric_families;
 pub struct Registry {
     /// Sorted by name.
     families: Vec<Arc<dyn Collector>>,
-    /// The same families with their types, by name.
-    typed: HashMap<&'static str, Arc<dyn Any + Send + Sync>>,
     objects: Option<Arc<ObjectMetrics>>,
     /// For each kind of replica autoscaler.
     replicas: Vec<Arc<ReplicaObjectMetrics>>,
@@ -84,12 +82,7 @@ impl Default for Registry {
 impl Registry {
     /// Creates a registry with the metrics of the process and its version.
     pub fn new() -> Self {
-        let mut registry = Self {
-            families: Vec::new(),
-            typed: HashMap::new(),
-            objects: None,
-            replicas: Vec::new(),
-        };
+        let mut registry = Self { families: Vec::new(), objects: None, replicas: Vec::new() };
         for family in process::families() {
             registry.add(family);
         }
@@ -106,10 +99,11 @@ impl Registry {
         limit: usize,
     ) -> Arc<Family<V, LABELS>> {
         let name = definition.name;
-        let known = self.typed.get(name).cloned().and_then(|known| known.downcast().ok());
+        let known = self.families.iter().find(|family| family.definition().name == name);
+        let known =
+            known.and_then(|known| (known.clone() as Arc<dyn Any + Send + Sync>).downcast().ok());
         known.unwrap_or_else(|| {
             let family = Arc::new(Family::new(definition, limit));
-            self.typed.insert(name, family.clone());
             self.add(family.clone());
             family
         })

@@ -12,7 +12,7 @@ use super::{
     definition::{counter, gauge, histogram},
     family::Family,
     instruments::{Counter, Gauge, Histogram},
-    registry::{Registry, metric_families},
+    registry::metric_families,
 };
 
 /// Upstream's buckets: from a millisecond, doubled 14 times.
@@ -25,7 +25,7 @@ const NOT_YET: &str = "it has not happened yet";
 
 metric_families! {
     #[derive(Clone, Debug)]
-    pub struct ReplacedControllerMetrics via register {
+    pub struct ReplacedControllerMetrics via pub new {
         reconciles: Family<Counter, 2>[9] = counter(
             "horizontal_pod_autoscaler_controller_reconciliations_total",
             "Reconciles of HorizontalPodAutoscalers, by what was decided and the class of the error.",
@@ -59,27 +59,7 @@ metric_families! {
     }
 }
 
-const fn action(action: Action) -> &'static str {
-    match action {
-        Action::ScaleUp => "scale_up",
-        Action::ScaleDown => "scale_down",
-        Action::None => "none",
-    }
-}
-
-const fn failure(failure: Failure) -> &'static str {
-    match failure {
-        Failure::Spec => "spec",
-        Failure::Internal => "internal",
-        Failure::None => "none",
-    }
-}
-
 impl ReplacedControllerMetrics {
-    pub fn new(registry: &mut Registry) -> Self {
-        Self::register(registry)
-    }
-
     /// Counts a reconcile with this outcome, in which these replicas were decided.
     pub fn count_reconcile(
         &self,
@@ -88,7 +68,7 @@ impl ReplacedControllerMetrics {
         desired: Option<i32>,
         took: Duration,
     ) {
-        let labels = [action(made), failure(failed)];
+        let labels = [made.into(), failed.into()];
         self.reconciles.with_labels(labels).increment();
         self.reconcile_seconds.with_labels(labels).observe_duration(took);
         if let Some(desired) = desired {
@@ -97,8 +77,7 @@ impl ReplacedControllerMetrics {
     }
 
     pub fn count_evaluation(&self, computed: &Computed, took: Duration) {
-        let labels =
-            [action(computed.action), failure(computed.error), computed.metric_type.as_str()];
+        let labels = [computed.action.into(), computed.error.into(), &*computed.metric_type];
         self.evaluations.with_labels(labels).increment();
         self.evaluation_seconds.with_labels(labels).observe_duration(took);
     }

@@ -2,7 +2,6 @@
 //! outlives its object or its labels.
 
 mod exported_state;
-mod label_tags;
 mod render;
 mod series;
 
@@ -12,6 +11,6 @@ pub(super) use self::{
 };
 pub use self::{
     exported_state::{ExportedMonitor, ExportedState, ReplicaMetricsSource, ReplicaRow},
-    render::ReplicaObjectMetrics,
+    render::{ReplicaKind, ReplicaObjectMetrics},
     series::UpstreamSeries,
 };

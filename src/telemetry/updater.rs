@@ -133,30 +133,29 @@ impl UpdaterMetrics {
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self::register(registry);
         for regression in Regression::VARIANTS {
-            metrics.regressions.with_labels([regression.as_str()]);
+            metrics.regressions.with_labels([regression.into_str()]);
         }
         metrics
     }
 
     /// Sets the totals of a pass. Series without a value in it become zero.
     pub fn set_pass_totals(&self, totals: &PassTotals) {
-        for family in [&self.controlled, &self.evictable, &self.vpas_evictable, &self.vpas_evicted]
-        {
+        let by_mode = [&self.controlled, &self.evictable, &self.vpas_evictable, &self.vpas_evicted];
+        for family in by_mode {
             family.for_each(|gauge| gauge.set(0.0));
         }
         for ((mode, size), sums) in &totals.by_mode {
-            let labels = [mode.as_str(), size.as_str()];
-            self.controlled.with_labels(labels).set(sums[0]);
-            self.evictable.with_labels(labels).set(sums[1]);
-            self.vpas_evictable.with_labels(labels).set(sums[2]);
-            self.vpas_evicted.with_labels(labels).set(sums[3]);
+            for (family, sum) in by_mode.into_iter().zip(sums) {
+                family.with_labels([mode, size]).set(*sum);
+            }
         }
         for power in 0..SIZES {
             let size = power.to_string();
             let sums = totals.by_size.get(&size).copied().unwrap_or_default();
-            self.updatable.with_labels([&size]).set(sums[0]);
-            self.vpas_updatable.with_labels([&size]).set(sums[1]);
-            self.vpas_updated.with_labels([&size]).set(sums[2]);
+            let by_size = [&self.updatable, &self.vpas_updatable, &self.vpas_updated];
+            for (family, sum) in by_size.into_iter().zip(sums) {
+                family.with_labels([&size]).set(sum);
+            }
         }
         self.skipped.for_each(|gauge| gauge.set(0.0));
         for (why, pods) in &totals.skipped {

@@ -176,7 +176,7 @@ impl VpaFacts {
             name: texts.intern(vpa.metadata.name.as_deref().unwrap_or_default()),
             target_kind: texts.intern(&vpa.spec.target_ref.kind),
             target_name: texts.intern(&vpa.spec.target_ref.name),
-            update_mode: texts.intern(vpa.spec.update_mode().as_str()),
+            update_mode: texts.intern(vpa.spec.update_mode().into_str()),
             recommender: texts.intern(vpa.spec.recommender_name()),
             held_back: held_back.map(Box::new),
             containers: containers

@@ -8,24 +8,21 @@
 //! File operations run on tokio's blocking threads, so a slow disk does not stall the runtime. docs/storage-choice.md
 //! explains why this is not an existing database.
 
-use std::{
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::Path, sync::Arc};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use crate::{
     Error, LoadReport, LoadRequest, OrphanPredicate, SaveReport, Storage, WritePermit, Writer,
 };
-use encoded_record::EncodedRecord;
+use frame::EncodedRecord;
 use history_file::HistoryFile;
 use plimsoll_core::history::{Record, Sink};
 
 mod commit_marker;
 mod damage_report;
 mod directory;
-mod encoded_record;
 mod frame;
 mod history_file;
 mod record_reader;
@@ -78,7 +75,7 @@ impl LocalStorage {
         let history = Arc::clone(&self.history);
         let task = tokio::task::spawn_blocking(move || {
             // A save that panicked has not changed the state in memory: it is updated last.
-            work(&mut history.lock().unwrap_or_else(PoisonError::into_inner))
+            work(&mut history.lock())
         });
         task.await.map_err(|_| self.stopped())
     }

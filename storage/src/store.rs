@@ -72,7 +72,6 @@ pub struct NotLeader(pub String);
 /// The keys to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadRequest {
-    /// All keys.
     All,
     /// The containers of these VPAs, each with the topmost scalable owner of its pods if known, as in the owner of a
     /// snapshot. A backend of raw series finds pods by it, and a recreated VPA inherits history by it.
@@ -110,9 +109,7 @@ impl SaveDecision {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Snapshots passed to the sink.
     pub snapshots: usize,
-    /// Samples passed to the sink.
     pub samples: usize,
     pub skipped: Vec<SkippedRecord>,
 }

@@ -118,10 +118,12 @@ fn boards_use_only_existing_families_and_labels() {
 
 #[test]
 fn label_values_in_boards_exist_in_the_code() {
-    let of_vpas = RecommendationReason::RESTRICTIONS.map(RecommendationReason::name);
+    let of_vpas = RecommendationReason::RESTRICTIONS.map(|reason| reason.into_str());
     let of_replicas = [&RESTRICTIONS[..], &hpa::RESTRICTIONS].concat();
-    let reasons: Vec<&str> =
-        of_vpas.into_iter().chain(of_replicas.iter().map(|reason| reason.as_str())).collect();
+    let reasons: Vec<&str> = of_vpas
+        .into_iter()
+        .chain(of_replicas.into_iter().map(|reason| reason.into_str()))
+        .collect();
     let results: Vec<&str> = Comparison::VARIANTS.iter().map(|result| result.as_str()).collect();
     for (name, board) in boards() {
         for text in queries(&board) {

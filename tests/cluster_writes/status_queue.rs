@@ -112,7 +112,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 /// Runs a queue until the returned sender is used; the task ends when the queue has stopped.
-fn run(outbox: &StatusQueue) -> (oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+fn run(outbox: &Arc<StatusQueue>) -> (oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let (stop, stopped) = oneshot::channel::<()>();
     let outbox = outbox.clone();
     let task = tokio::spawn(async move {
@@ -125,7 +125,7 @@ fn run(outbox: &StatusQueue) -> (oneshot::Sender<()>, tokio::task::JoinHandle<()
     (stop, task)
 }
 
-async fn wait_until_empty(outbox: &StatusQueue) {
+async fn wait_until_empty(outbox: &Arc<StatusQueue>) {
     assert_eq!(outbox.drain(Instant::now() + MINUTE).await, 0, "everything is written");
 }
 

@@ -217,7 +217,8 @@ fn texts(server: &LoopbackServer) -> Vec<String> {
 #[tokio::test]
 async fn queries_of_a_namespace_read_only_its_own_series_unless_it_is_exempt() {
     let server = LoopbackServer::start_plain(|_| vector(&["1"])).await;
-    let queries = queries(&server, limits()).with_tenant_scope(scope(&["platform"]));
+    let mut queries = queries(&server, limits());
+    queries.scope = Some(scope(&["platform"]));
     for namespace in ["shop", "platform", "bank"] {
         queries.get(namespace, "sum(load)", NOW, None).await.expect("response");
     }
@@ -233,7 +234,8 @@ async fn queries_of_a_namespace_read_only_its_own_series_unless_it_is_exempt() {
         .get("platform", r#"load{namespace="bank"}"#, NOW, None)
         .await
         .expect("namespace is unrestricted");
-    let all_namespaces = PromqlCache::with_tenant_scope(queries, scope(&["*"]));
+    let mut all_namespaces = queries;
+    all_namespaces.scope = Some(scope(&["*"]));
     all_namespaces
         .get("shop", r#"load{namespace="other"}"#, NOW, None)
         .await
@@ -274,7 +276,8 @@ async fn the_age_of_a_selector_is_that_of_its_oldest_sample() {
         }
     })
     .await;
-    let aged = queries(&server, limits()).with_sample_age();
+    let mut aged = queries(&server, limits());
+    aged.include_sample_age = true;
     let oldest = Time::from_nanos(1_799_999_970_500_000_000);
     let sum = |at| Ok(MetricValue::Sum { sum: 3000, at: Some(at) });
     assert_eq!(aged.get("shop", "up # all", NOW, None).await, sum(oldest));

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use plimsoll::telemetry::{
     Cardinality, ExportedState, HorizontalMetrics, Registry, ReplacedControllerMetrics,
-    ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow,
+    ReplicaKind, ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow, UpstreamSeries,
 };
 use plimsoll_core::{
     hpa::{
@@ -88,7 +88,12 @@ pub fn add_to(registry: &mut Registry, cardinality: Cardinality) {
         ..ExportedState::default()
     };
     let objects = Arc::new(OneObject(ObjectKey::new("shop", "web"), state));
-    registry.add_replica_autoscalers(ReplicaObjectMetrics::horizontal(objects, cardinality));
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::new(
+        ReplicaKind::HORIZONTAL,
+        objects,
+        cardinality,
+        UpstreamSeries::default(),
+    ));
 }
 
 #[test]

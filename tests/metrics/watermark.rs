@@ -6,7 +6,7 @@ mod restrictions;
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use plimsoll::telemetry::{
-    Cardinality, ExportedMonitor, ExportedState, LabelSet, ObjectMetrics, Registry,
+    Cardinality, ExportedMonitor, ExportedState, LabelSet, ObjectMetrics, Registry, ReplicaKind,
     ReplicaMetricsSource, ReplicaObjectMetrics, ReplicaRow, WatermarkMetrics, objects::PAGE_SIZE,
     upstream_series,
 };
@@ -112,7 +112,8 @@ fn scrape_text(
 ) -> String {
     let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
     let mut registry = Registry::new();
-    registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::new(
+        ReplicaKind::WATERMARK,
         Arc::new(WatermarkFixtures(objects)),
         cardinality,
         upstream_series(set, &tags),
@@ -239,7 +240,7 @@ plimsoll_transition_countdown_seconds{kind="wpa",name="web",namespace="shop",tra
     let expected: Vec<String> = expected.lines().map(str::to_owned).collect();
     let restrictions = RESTRICTIONS.map(|reason| {
         let holds = [Restriction::UpscaleCapping, Restriction::DryRun].contains(&reason);
-        let (reason, holds) = (reason.as_str(), u8::from(holds));
+        let (reason, holds) = (reason.into_str(), u8::from(holds));
         format!(
             "plimsoll_restricted_scaling{{kind=\"wpa\",name=\"web\",namespace=\"shop\",reason=\"{reason}\"}} {holds}"
         )
@@ -350,7 +351,8 @@ fn objects_of_several_pages_stay_within_their_families() {
     let fixtures = WatermarkFixtures((0..count).map(named).collect());
     let mut registry = Registry::new();
     registry.add_objects(ObjectMetrics::new(Arc::new(UniformObjects::of(count)), Cardinality::All));
-    let objects = ReplicaObjectMetrics::watermark(
+    let objects = ReplicaObjectMetrics::new(
+        ReplicaKind::WATERMARK,
         Arc::new(fixtures),
         Cardinality::All,
         upstream_series(LabelSet::V12, &[]),

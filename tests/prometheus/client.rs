@@ -74,7 +74,8 @@ async fn numbers(release: PrometheusRelease) {
     let client = client(&server.url(), short_limits());
     let now = Time::from(end);
     let ago = |minutes: u32| now.earlier(minutes * MINUTE);
-    let queries = PromqlCache::new(client.clone(), MINUTE).with_sample_age();
+    let mut queries = PromqlCache::new(client.clone(), MINUTE);
+    queries.include_sample_age = true;
     let sum = |sum, at| Ok(MetricValue::Sum { sum, at: Some(at) });
     let (empty, not_a_number) =
         (Err(MetricError::Empty("Prometheus")), Err(MetricError::NotANumber));

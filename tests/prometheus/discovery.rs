@@ -79,17 +79,14 @@ async fn the_prometheus_of_a_cluster_is_found_and_read_with_two_permissions() {
             .find(|line| line.contains(&start))
             .unwrap_or_else(|| panic!("{name}: {lines:#?}"))
     };
-    assert_eq!(
-        found.server.address.to_string(),
-        format!("{namespace}/thanos-query:9090"),
-        "{lines:#?}"
-    );
-    assert_eq!(found.server.flavor, ServerFlavor::Prometheus);
-    assert!(found.server.version.as_deref().is_some_and(|version| version.starts_with("3.")));
+    assert_eq!(found.address.to_string(), format!("{namespace}/thanos-query:9090"), "{lines:#?}");
+    assert_eq!(found.flavor, ServerFlavor::Prometheus);
+    assert!(found.version.as_deref().is_some_and(|version| version.starts_with("3.")));
     let containers = CONTAINERS as u64;
-    let counts = (found.server.containers_now, found.server.containers_week_ago);
-    assert_eq!(counts, (Some(containers), Some(containers)), "{lines:#?}");
-    assert_eq!((found.server.is_proxied, found.omitted), (true, 0));
+    let best = found.candidates[0].answer.as_ref().expect("an answer");
+    let counts = (&best.containers_now, &best.containers_week_ago);
+    assert_eq!(counts, (&Ok(containers), &Ok(containers)), "{lines:#?}");
+    assert_eq!((found.is_proxied, found.omitted), (true, 0));
     assert_eq!(found.candidates.len(), 8, "{lines:#?}");
     assert!(answer("kps-kube-prometheus-stack-prometheus:9090").contains("40 containers now"));
     assert!(answer("prometheus-operated:9090").contains("40 containers now"));
@@ -102,7 +99,7 @@ async fn the_prometheus_of_a_cluster_is_found_and_read_with_two_permissions() {
 
     // History arrives whole, although the response is compressed.
     let limits = QueryLimits { timeout: Duration::from_secs(30), ..QueryLimits::default() };
-    let prometheus = PrometheusClient::new(found.transport(), limits);
+    let prometheus = PrometheusClient::new(found.transport, limits);
     let names = SHOP.iter().flat_map(|(kind, name, replicas, ..)| pods(kind, name, *replicas));
     let names = Pattern::any_of(names.map(|name| Pattern::literal(&name)));
     let usage = Query::from(Selector::metric(USAGE).matches("pod", names));

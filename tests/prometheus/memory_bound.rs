@@ -1,16 +1,17 @@
 //! Memory does not grow with the size of a response.
 
 use std::fmt::Write as _;
+use std::iter;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::client::QueryRange;
-use plimsoll_storage::prometheus::decode::{Interest, Labels, ResponseDecoder, SeriesVisitor};
+use plimsoll_storage::prometheus::decode::{Interest, Labels, ResponseKind, SeriesVisitor};
 use plimsoll_storage::prometheus::selector::Selector;
 use tokio::runtime::Builder;
 
-use super::series_collector::{client, short_limits};
+use super::series_collector::{client, decode, short_limits};
 use crate::support::clock::wall_now;
 use crate::support::prometheus_server::{History, PrometheusRelease, PrometheusServer};
 
@@ -46,23 +47,17 @@ fn a_response_of_100_megabytes_is_read_in_a_tenth_of_a_megabyte() {
     let mut sum = SumVisitor::default();
     let mut bytes = 0;
     let counted = allocation_counter::measure(|| {
-        let mut reader = ResponseDecoder::new();
-        let mut push = |piece: &str| {
-            bytes += piece.len();
-            for piece in piece.as_bytes().chunks(16 << 10) {
-                reader.push(piece, &mut sum).expect("response");
-            }
+        let of_series = |number| {
+            let labels = r#"{"metric":{"namespace":"web","pod":"web-7d5f9c4b6d-x2x4z"},"values":["#;
+            [if number == 0 { "" } else { "," }, labels, &series, "]}"]
         };
-        push(r#"{"status":"success","data":{"resultType":"matrix","result":["#);
-        for number in 0..SERIES {
-            push(if number == 0 { "" } else { "," });
-            push(r#"{"metric":{"namespace":"web","pod":"web-7d5f9c4b6d-x2x4z"},"values":["#);
-            push(&series);
-            push("]}");
-        }
-        push("]}}");
-        let summary = reader.finish(&mut sum).expect("complete");
+        let texts = iter::once(r#"{"status":"success","data":{"resultType":"matrix","result":["#)
+            .chain((0..SERIES).flat_map(of_series))
+            .chain(["]}}"]);
+        let pieces = texts.flat_map(|text| text.as_bytes().chunks(16 << 10));
+        let summary = decode(pieces, ResponseKind::QueryResult, &mut sum).expect("complete");
         assert_eq!((summary.series, summary.points), (SERIES, SERIES * POINTS));
+        bytes = summary.bytes;
     });
     assert!(bytes > 90_000_000, "{bytes}");
     assert_eq!(sum.series, SERIES);
@@ -75,20 +70,20 @@ fn a_list_of_50000_series_is_read_in_a_tenth_of_a_megabyte() {
     let mut sum = SumVisitor::default();
     let mut bytes = 0;
     let counted = allocation_counter::measure(|| {
-        let mut reader = ResponseDecoder::for_series_list();
-        let mut push = |piece: &str| {
-            bytes += piece.len();
-            reader.push(piece.as_bytes(), &mut sum).expect("a list");
+        let of_series = |number| {
+            [
+                if number == 0 { "" } else { "," },
+                r#"{"__name__":"kube_pod_owner","namespace":"shop","owner_kind":"Job","#,
+                r#""owner_name":"tick-28000000","pod":"tick-28000000-x2x4z","uid":"0123456789"}"#,
+            ]
         };
-        push(r#"{"status":"success","data":["#);
-        for number in 0..SERIES {
-            push(if number == 0 { "" } else { "," });
-            push(r#"{"__name__":"kube_pod_owner","namespace":"shop","owner_kind":"Job","#);
-            push(r#""owner_name":"tick-28000000","pod":"tick-28000000-x2x4z","uid":"0123456789"}"#);
-        }
-        push("]}");
-        let summary = reader.finish(&mut sum).expect("complete");
+        let texts = iter::once(r#"{"status":"success","data":["#)
+            .chain((0..SERIES).flat_map(of_series))
+            .chain(["]}"]);
+        let pieces = texts.map(str::as_bytes);
+        let summary = decode(pieces, ResponseKind::SeriesList, &mut sum).expect("complete");
         assert_eq!((summary.series, summary.points), (SERIES, 0));
+        bytes = summary.bytes;
     });
     assert!(bytes > 7_000_000, "{bytes}");
     assert_eq!(sum.series, SERIES);

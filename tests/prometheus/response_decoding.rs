@@ -5,24 +5,19 @@ use std::fmt::Write as _;
 
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::decode::{
-    DecodeError, ResponseDecoder, ResponseSummary, ResultType,
+    DecodeError, IgnoreSeries, ResponseKind, ResponseSummary, ResultType,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::series_collector::{SeriesByLabels, SeriesCollector};
+use super::series_collector::{SeriesByLabels, SeriesCollector, decode};
 use crate::support::tier;
 
 type Read = (Result<ResponseSummary, DecodeError>, SeriesCollector);
 
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Read {
-    let (mut reader, mut collector) = (ResponseDecoder::new(), SeriesCollector::default());
-    for piece in pieces {
-        if let Err(error) = reader.push(piece, &mut collector) {
-            return (Err(error), collector);
-        }
-    }
-    (reader.finish(&mut collector), collector)
+    let mut collector = SeriesCollector::default();
+    (decode(pieces, ResponseKind::QueryResult, &mut collector), collector)
 }
 
 fn whole(text: &str) -> Read {
@@ -46,7 +41,6 @@ fn every_part_of_a_response_is_read() {
     assert_eq!((summary.series, summary.points, summary.histograms), (3, 6, 2));
     assert_eq!(summary.bytes, MIXED.len() as u64);
     assert_eq!(summary.warnings, ["PromQL warning: \"a\" is odd"]);
-    assert_eq!(summary.infos, ["an info"]);
     let at = |millis: i64| Time::from_nanos(millis * 1_000_000);
     let odd = r#"{"__name__": "a", "odd": "q\"b\\sü😀\n", "pod": "web-0"}"#;
     let expected: SeriesByLabels = [
@@ -115,7 +109,6 @@ fn every_result_type_is_read_in_any_order_of_keys() {
         let (summary, collector) = whole(text);
         let summary = summary.expect(text);
         assert_eq!((summary.kind, summary.points), (Some(kind), points), "{text}");
-        assert_eq!(summary.text.as_deref(), (kind == ResultType::String).then_some("a\"b"));
         assert_eq!(collector.finishes, 1);
         if points == 1 {
             let read: Vec<_> = collector.complete.into_values().flatten().collect();
@@ -266,10 +259,8 @@ proptest! {
         let mut bytes = MIXED.as_bytes().to_vec();
         let end = (at + length).min(bytes.len());
         bytes.splice(at..end, garbage);
-        let (mut reader, mut counts) = (ResponseDecoder::new(), plimsoll_storage::prometheus::decode::IgnoreSeries);
         let expected = read(bytes.chunks(size)).0;
-        let unwanted = bytes.chunks(size).try_for_each(|piece| reader.push(piece, &mut counts));
-        let unwanted = unwanted.and_then(|()| reader.finish(&mut counts));
+        let unwanted = decode(bytes.chunks(size), ResponseKind::QueryResult, &mut IgnoreSeries);
         // Skipped parts are validated less strictly.
         prop_assert!(expected.is_err() || unwanted.is_ok());
     }

@@ -4,14 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::{FutureExt as _, stream};
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::client::{PrometheusClient, QueryLimits};
-use plimsoll_storage::prometheus::decode::{Interest, Labels, SeriesVisitor};
+use plimsoll_storage::prometheus::decode::{
+    DecodeError, Interest, Labels, ResponseKind, ResponseSummary, SeriesVisitor, decode_response,
+};
 use plimsoll_storage::prometheus::transport::{
     HttpTransport, Transport, TransportConfig, WallClock,
 };
 
 use crate::support::clock::wall_now;
+
+/// Decodes a response that arrives in these pieces.
+pub fn decode<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    kind: ResponseKind,
+    visitor: &mut impl SeriesVisitor,
+) -> Result<ResponseSummary, DecodeError> {
+    let pieces = pieces.into_iter().map(|piece| Ok(Bytes::copy_from_slice(piece)));
+    let decoded = decode_response(stream::iter(pieces), kind, visitor, |_, _| Ok(()));
+    decoded.now_or_never().expect("all pieces have arrived")
+}
 
 /// Series by their labels as text; values as bits, so that NaN equals itself.
 pub type SeriesByLabels = BTreeMap<String, Vec<(Time, u64)>>;

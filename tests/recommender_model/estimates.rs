@@ -5,7 +5,7 @@ use plimsoll_core::{
     recommender::{
         buckets::Buckets,
         estimate::{Resource, confidence_evidence, confidence_multiplier},
-        explanation::{Basis, ConfidenceFactor},
+        explanation::ConfidenceFactor,
         histogram::{Histogram, HistogramConfig},
     },
     types::units::MAX_AMOUNT,
@@ -47,7 +47,7 @@ fn a_cpu_sample_counts_once_and_only_in_order() {
 
 #[test]
 fn v36_to_v40_confidence_widens_bounds_and_zero_confidence_removes_them() {
-    let empty = confidence_evidence(Basis::Cpu, SampleStats::default(), HOUR * 24);
+    let empty = confidence_evidence(Resource::Cpu, SampleStats::default(), HOUR * 24);
     assert_eq!(empty.confidence.to_bits(), 0.0_f64.to_bits());
     let stretch = |weight, exponent| ConfidenceFactor { weight, exponent };
     let apply = |resource: Resource, amount, stretch, confidence| {
@@ -59,12 +59,12 @@ fn v36_to_v40_confidence_widens_bounds_and_zero_confidence_removes_them() {
         assert_eq!(apply(resource, amount, stretch(0.1, 2), 0.0), MAX_AMOUNT);
     }
     let nine = SampleStats { count: 9, first: Some(minute(0)), last: Some(minute(16)) };
-    let day = confidence_evidence(Basis::Cpu, nine, HOUR * 24).confidence;
+    let day = confidence_evidence(Resource::Cpu, nine, HOUR * 24).confidence;
     super::assert_close(day, 0.00625);
     assert_eq!(apply(Resource::Cpu, 3140, stretch(0.1, 2), day), 907_460);
     let bytes = apply(Resource::Memory, 3_140_000_000, stretch(0.1, 2), day);
     assert!((bytes - 907_460_000_000).abs() <= 1, "{bytes}");
-    let short = confidence_evidence(Basis::Cpu, nine, MINUTE * 18).confidence;
+    let short = confidence_evidence(Resource::Cpu, nine, MINUTE * 18).confidence;
     super::assert_close(short, 0.5);
     assert_eq!(apply(Resource::Cpu, 3140, stretch(0.1, 2), short), 4521);
     assert_eq!(apply(Resource::Memory, 3_140_000_000, stretch(0.1, 2), short), 4_521_600_000);

@@ -1,7 +1,7 @@
 //! Each named fix: upstream's number, ours, and that disabling the fix restores upstream's.
 
 use plimsoll_core::{
-    history::{Measurement, Sample, SampleBatch, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch},
     types::{ContainerKey, ObjectKey},
 };
 use plimsoll_core::{
@@ -308,7 +308,7 @@ fn future_samples_are_not_added_to_a_loaded_history() {
     let mut bootstrap = HistoryBootstrap::new(&settings, minute(10));
     let points: Vec<_> = [1, 5, 10, 13, 20].map(|at| (minute(at), 0.1)).into();
     let container = ContainerKey::new(key.clone(), "app");
-    for gauge in [UsageMetric::Cpu, UsageMetric::Memory] {
+    for gauge in [Resource::Cpu, Resource::Memory] {
         let run = SampleBatch { replica: &"web-0".into(), gauge, covers: None, points: &points };
         bootstrap.add_batch(&container, run, |vpa| registry.start_history(vpa));
     }

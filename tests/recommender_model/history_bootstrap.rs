@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use plimsoll_core::{
-    history::{Measurement, Sample, SampleBatch, Snapshot, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch, Snapshot},
     types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_core::{
@@ -177,7 +177,7 @@ fn a_gap_is_filled_only_with_samples_within_it() {
         let points: Vec<_> = (9..=21).map(|at| (minute(at), 0.2)).collect();
         let pod = Arc::from("pod-0");
         let run =
-            SampleBatch { replica: &pod, gauge: UsageMetric::Cpu, covers: None, points: &points };
+            SampleBatch { replica: &pod, gauge: Resource::Cpu, covers: None, points: &points };
         let within =
             |vpa: &ObjectKey| Some(registry.start_history(vpa)?.for_gap(minute(10), minute(20)));
         bootstrap.add_batch(&app(), run, within);

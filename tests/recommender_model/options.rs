@@ -282,7 +282,7 @@ fn throttled(share: f64, target: Option<f64>) -> VpaFixture {
     let rules = subject.rules();
     let container = subject.history.container_mut("app", minute(1440), &rules);
     let at = minute(1440);
-    container.set_throttling(Throttling { throttled: share * 600.0, periods: 600.0, at });
+    container.set_throttling(Some(Throttling { throttled: share * 600.0, periods: 600.0, at }));
     subject
 }
 

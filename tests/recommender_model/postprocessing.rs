@@ -18,9 +18,9 @@ fn quantity(text: &str) -> Quantity {
 fn v119_cpu_is_rounded_up_to_whole_cores() {
     let rounding = Rounding { multiple: 1, humanized: false, whole_cores: true };
     for (millis, cores) in [(8600, "9"), (8100, "9"), (8900, "9"), (8000, "8")] {
-        assert_eq!(Resource::Cpu.quantity(millis, &rounding).to_string(), cores);
+        assert_eq!(rounding.quantity(Resource::Cpu, millis).to_string(), cores);
     }
-    let bytes = Resource::Memory.quantity(200 * MIB, &rounding);
+    let bytes = rounding.quantity(Resource::Memory, 200 * MIB);
     assert_eq!(bytes.to_string(), "200Mi");
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use plimsoll_core::{
-    history::{SampleBatch, Snapshot, UsageMetric},
+    history::{Resource, SampleBatch, Snapshot},
     types::{ContainerKey, ObjectKey, Time},
 };
 use plimsoll_core::{
@@ -25,7 +25,7 @@ use crate::support::tier;
 #[derive(Clone, Debug)]
 struct PodSamples {
     pod: Arc<str>,
-    gauge: UsageMetric,
+    gauge: Resource,
     covers: Option<Duration>,
     points: Vec<(Time, f64)>,
 }
@@ -54,7 +54,7 @@ fn values() -> impl Strategy<Value = PodSamples> {
         5 => (0..40_i64).prop_map(|millicores| millicores as f64 / 1000.0),
         1 => prop_oneof![Just(f64::NAN), Just(-1.0), Just(f64::INFINITY)],
     ];
-    let gauge = prop_oneof![Just((UsageMetric::Cpu, 1.0)), Just((UsageMetric::Memory, 1e9))];
+    let gauge = prop_oneof![Just((Resource::Cpu, 1.0)), Just((Resource::Memory, 1e9))];
     let step = prop_oneof![8 => Just(60_u64), 2 => 0..900_u64, 1 => Just(90_000)];
     let covers =
         prop_oneof![Just(None), (0..5_u64).prop_map(|it| Some(Duration::from_secs(it * 75)))];

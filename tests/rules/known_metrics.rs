@@ -56,16 +56,20 @@ impl KnownMetrics {
         }
         known.read_documented();
         let skipped = SkipReason::VARIANTS.iter().copied();
-        let reasons = RecommendationReason::RESTRICTIONS.iter().map(|reason| reason.name());
+        let reasons = RecommendationReason::RESTRICTIONS.iter().map(RecommendationReason::into_str);
         let reasons = reasons
             .chain(skipped.clone())
-            .chain(RESTRICTIONS.map(Restriction::as_str))
-            .chain(hpa::RESTRICTIONS.map(Restriction::as_str));
+            .chain(RESTRICTIONS.map(|reason| reason.into_str()))
+            .chain(hpa::RESTRICTIONS.map(|reason| reason.into_str()));
         known.add("plimsoll_restricted_scaling", "reason", reasons);
         known.add("plimsoll_updater_skipped_pods", "reason", skipped);
         let capping =
             [Restriction::WithinBounds, Restriction::UpscaleCapping, Restriction::DownscaleCapping];
-        known.add("wpa_controller_restricted_scaling", "reason", capping.map(Restriction::as_str));
+        known.add(
+            "wpa_controller_restricted_scaling",
+            "reason",
+            capping.map(|reason| reason.into_str()),
+        );
         let facts = ConditionType::ALL.iter().copied().filter_map(ConditionType::label);
         known.add("wpa_controller_conditions", "condition", facts);
         for (family, label) in CODES {

@@ -40,7 +40,7 @@ impl FixCase {
         };
         match patch_pod(&self.pod, &plan, Some(&self.ranges), &admission) {
             Ok(admitted) => admitted.sized_containers.iter().map(line).collect(),
-            Err(refusal) => vec![refusal.name().to_owned()],
+            Err(refusal) => vec![refusal.into_str().to_owned()],
         }
     }
 

@@ -144,7 +144,7 @@ fn resources_are_rejected_for_a_quota_only_if_it_accepts_the_unchanged_pod() {
     let sizes = [size(0, "cpu 2", "")];
     let check = |used: &str| {
         ensure_quota(&[quota(used)], &pod, &sizes, PodOperation::Create)
-            .map_err(|why| (why.name(), why.to_string()))
+            .map_err(|why| (why.into_str(), why.to_string()))
     };
     assert_eq!(check("requests.cpu 2"), Ok(()));
     let (name, why) = check("requests.cpu 3").expect_err("only 1 is left");

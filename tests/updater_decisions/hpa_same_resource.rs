@@ -85,7 +85,7 @@ fn pods_that_only_the_held_resource_would_change_are_skipped_with_the_way_out() 
             let SkipReason::HpaSameResource(text) = &skip else { panic!("{mode}: {skip:?}") };
             assert!(text.contains("HorizontalPodAutoscaler web"), "{text}");
             assert!(text.contains("averageValue: 300m"), "{text}");
-            assert!(skip.is_restriction() && skip.as_str() == "hpa_same_resource");
+            assert!(skip.is_restriction() && skip.into_str() == "hpa_same_resource");
         }
     }
 }

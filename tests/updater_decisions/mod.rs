@@ -200,7 +200,7 @@ impl PassCase {
 
 /// Counts the steps of this type.
 pub fn steps(decision: &Decision, word: &str) -> usize {
-    decision.steps.iter().filter(|(step, _)| step.action.as_str() == word).count()
+    decision.steps.iter().filter(|(step, _)| step.action.into_str() == word).count()
 }
 
 /// Returns the replica groups of some pods.

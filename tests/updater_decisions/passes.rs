@@ -68,7 +68,7 @@ fn run_pass(case: &PassCase, word: &str, outcome: StepResult) -> plimsoll_core::
     case.with_subject(|subject, world| {
         let mut pass = UpdatePass::new(subject, world, &case.settings, case.recall.clone());
         while let Some(step) = pass.next() {
-            let is_it = step.action.as_str() == word;
+            let is_it = step.action.into_str() == word;
             pass.record_result(if is_it { outcome } else { StepResult::Done });
         }
         pass.finish()
@@ -303,7 +303,7 @@ fn maintenance_windows_block_changes() {
 fn a_server_without_resize_support_gets_evictions_or_nothing() {
     let mut case = plimsoll_case("InPlaceOrRecreate", 4);
     case.can_resize = false;
-    assert_eq!(case.decide().steps[0].0.action.as_str(), "evict");
+    assert_eq!(case.decide().steps[0].0.action.into_str(), "evict");
     case.spec = super::spec("InPlace");
     case.settings.in_place = true;
     assert_eq!(case.skip_reasons(), Some(SkipReason::NoResize));
@@ -453,7 +453,7 @@ fn a_single_replica_gets_a_second_one_before_its_eviction() {
     late.pods.clear();
     assert!(late.decide().steps.is_empty(), "there is no pod to size");
     let actions: Vec<&str> =
-        case.decide().steps.iter().map(|(step, _)| step.action.as_str()).collect();
+        case.decide().steps.iter().map(|(step, _)| step.action.into_str()).collect();
     assert_eq!(actions, ["evict", "end_surge"]);
 }
 

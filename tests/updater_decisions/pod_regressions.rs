@@ -198,7 +198,7 @@ fn skip_reason_names_are_unique() {
         SkipReason::Failed,
     ] {
         assert!(
-            SkipReason::VARIANTS.contains(&skip.as_str()) && !skip.to_string().is_empty(),
+            SkipReason::VARIANTS.contains(&skip.into_str()) && !skip.to_string().is_empty(),
             "{skip:?}"
         );
     }

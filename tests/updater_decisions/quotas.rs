@@ -62,5 +62,5 @@ fn a_second_replica_is_not_started_beyond_a_quota() {
     case.settings.guards.surge = true;
     assert!(is_held(&case));
     case.quotas.clear();
-    assert_eq!(case.decide().steps[0].0.action.as_str(), "surge");
+    assert_eq!(case.decide().steps[0].0.action.into_str(), "surge");
 }

@@ -57,7 +57,7 @@ fn case(mode: &str, recommendation: &str, replicas: Replicas) -> PassCase {
 /// Why the first pod is not changed, or what is done.
 fn outcome(case: &PassCase) -> &'static str {
     match case.decide().pod_outcomes.remove(0) {
-        PodOutcome::Skipped(skip) => skip.as_str(),
+        PodOutcome::Skipped(skip) => skip.into_str(),
         PodOutcome::Changed(action) => action,
     }
 }

@@ -51,7 +51,8 @@ fn a_second_replica_that_is_not_needed_any_more_is_removed() {
 fn no_pod_is_evicted_while_a_second_replica_is_removed() {
     let case = case_with_surge(60);
     let decision = case.decide();
-    let actions: Vec<&str> = decision.steps.iter().map(|(step, _)| step.action.as_str()).collect();
+    let actions: Vec<&str> =
+        decision.steps.iter().map(|(step, _)| step.action.into_str()).collect();
     assert_eq!(actions, ["end_surge"]);
     assert_eq!(decision.regression, None, "it is ready");
     assert_eq!(decision.state.workload.surge, None);
@@ -66,6 +67,6 @@ fn no_pod_is_evicted_while_a_second_replica_is_removed() {
     later.pods.truncate(1);
     later.wanted = DesiredReplicas::Known(1);
     let actions: Vec<_> =
-        later.decide().steps.iter().map(|(step, _)| step.action.as_str()).collect();
+        later.decide().steps.iter().map(|(step, _)| step.action.into_str()).collect();
     assert_eq!(actions, ["surge"], "it is needed still, and tried again");
 }

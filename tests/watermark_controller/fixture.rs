@@ -277,12 +277,13 @@ async fn start_role(
     let lease = format!("--leader-elect-resource-namespace={namespace}");
     let mut flags = vec!["--metrics-addr=127.0.0.1:0", "--health-port=0", "--client-qps=0", &lease];
     flags.extend(more);
-    let variable = |name: &str| match name {
-        "WATCH_NAMESPACE" => namespace.to_owned(),
+    let watched = namespace.to_owned();
+    let variable = move |name: &str| match name {
+        "WATCH_NAMESPACE" => watched.clone(),
         _ => String::new(),
     };
     let mut config = watermark_config(&flags, variable).expect("valid flags");
     // Upstream's default would give all of them the same port.
-    config.process.addresses[0] = "127.0.0.1:0".parse().expect("valid address");
+    config.settings.process.addresses[0] = "127.0.0.1:0".parse().expect("valid address");
     controllers::start(config, client, clock.clone()).await.expect("starts")
 }

@@ -33,7 +33,7 @@ fn reason_and_message(
     let found = status
         .conditions
         .iter()
-        .find(|condition| condition.kind == fact.name())
+        .find(|condition| condition.kind == fact.into_str())
         .expect("condition is set");
     (found.reason.clone(), found.message.clone())
 }

@@ -81,7 +81,7 @@ fn forbidden_windows_count_from_now_and_growth_is_capped() {
         );
         assert_eq!(decision.proposal.as_ref().expect("computed").replicas, 8);
         let facts: std::collections::BTreeSet<_> =
-            decision.conditions.iter().map(|update| update.condition_type.name()).collect();
+            decision.conditions.iter().map(|update| update.condition_type.into_str()).collect();
         assert_eq!(facts.len(), 7, "the six, and the one of converging");
     }
 }
@@ -246,7 +246,7 @@ fn restrictions_have_names_from_a_fixed_list() {
         "upscaleForbiddenWindowSeconds": 60,
     });
     let restrictions = |case: &DecisionCase| -> Vec<&'static str> {
-        case.decide().record.restrictions.into_iter().map(Restriction::as_str).collect()
+        case.decide().record.restrictions.into_iter().map(|reason| reason.into_str()).collect()
     };
     let far = case(fixes, fields.clone(), 10, 30);
     // One step would allow thirteen, and the maximum is twelve.

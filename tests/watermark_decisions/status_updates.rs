@@ -62,7 +62,7 @@ fn reconcile(
 }
 
 fn condition_reason(status: &WatermarkPodAutoscalerStatus, fact: ConditionType) -> &str {
-    let found = status.conditions.iter().find(|condition| condition.kind == fact.name());
+    let found = status.conditions.iter().find(|condition| condition.kind == fact.into_str());
     found.map_or("none", |condition| &condition.reason)
 }
 

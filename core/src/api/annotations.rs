@@ -71,12 +71,16 @@ impl AnnotationKey {
     }
 }
 
+/// What the annotations that these components read have in common. They override no flag, unless they say so.
+pub(super) const fn read_by(applied_by: &'static [&'static str]) -> AnnotationKey {
+    AnnotationKey { name: "", expected: "", effect: "", overridden_flags: &[], applied_by }
+}
+
 const PERCENTILE: &str = "a number from 0 to 1";
 const NON_NEGATIVE_QUANTITY: &str = "a quantity of at least 0";
-const RECOMMENDER: &[&str] = &["recommender"];
-const ADMISSION_AND_UPDATER: &[&str] = &["admission controller", "updater"];
+const RECOMMENDER: AnnotationKey = read_by(&["recommender"]);
+const ADMISSION_AND_UPDATER: AnnotationKey = read_by(&["admission controller", "updater"]);
 
-/// Selects a profile of the model.
 pub const PROFILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/profile",
     expected: "`vpa`, `steady`, `balanced`, `tide`, `latency`, `batch` or `cost`",
@@ -87,88 +91,78 @@ pub const PROFILE: AnnotationKey = AnnotationKey {
         "target-memory-percentile",
         "recommendation-margin-fraction",
     ],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// The percentile of the CPU target.
 pub const CPU_PERCENTILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/cpu-percentile",
     expected: PERCENTILE,
     effect: "share of the CPU samples that the target covers",
     overridden_flags: &["target-cpu-percentile"],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// The percentile of the memory target.
 pub const MEMORY_PERCENTILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/memory-percentile",
     expected: PERCENTILE,
     effect: "share of the memory peaks that the target covers",
     overridden_flags: &["target-memory-percentile"],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// The margin of recommendations.
 pub const MARGIN: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/margin",
     expected: "a number from 0 to 10",
     effect: "share added to every percentile",
     overridden_flags: &["recommendation-margin-fraction"],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// The half-life of histograms.
 pub const HALF_LIFE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/half-life",
     expected: "a duration from 1h to 2400h",
     effect: "time after which a sample counts half",
     overridden_flags: &["cpu-histogram-decay-half-life", "memory-histogram-decay-half-life"],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// The minimum CPU recommendation.
 pub const CPU_FLOOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/cpu-floor",
     expected: NON_NEGATIVE_QUANTITY,
     effect: "minimum CPU of each container, instead of its share of the pod's floor",
     overridden_flags: &["pod-recommendation-min-cpu-millicores"],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// The minimum memory recommendation.
 pub const MEMORY_FLOOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/memory-floor",
     expected: NON_NEGATIVE_QUANTITY,
     effect: "minimum memory of each container, instead of its share of the pod's floor",
     overridden_flags: &["pod-recommendation-min-memory-mb"],
-    applied_by: RECOMMENDER,
+    ..RECOMMENDER
 };
 
-/// How limits are set.
 pub const LIMIT_POLICY: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/limit-policy",
     expected: "`ratio`, `requestsOnly`, `max`, or `fixed:FACTOR` with a factor from 1 to 1000",
     effect: "how limits are set, unless the container policy excludes them",
     overridden_flags: &["limit-policy"],
-    applied_by: ADMISSION_AND_UPDATER,
+    ..ADMISSION_AND_UPDATER
 };
 
-/// When running pods may be changed.
 pub const CHANGE_WINDOW: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/change-window",
     expected: "at most 32 change windows such as `0 22 * * mon-fri for 6h in +01:00`, separated by `;`, in at most 4 KiB",
     effect: "when running pods may be changed",
     overridden_flags: &["change-window"],
-    applied_by: &["updater"],
+    ..read_by(&["updater"])
 };
 
-/// Injected containers that are sized.
 pub const MANAGED_SIDECARS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/managed-sidecars",
     expected: "names of containers, separated by commas",
     effect: "containers that are sized although another webhook injected them; by default injected containers are not sized",
-    overridden_flags: &[],
-    applied_by: ADMISSION_AND_UPDATER,
+    ..ADMISSION_AND_UPDATER
 };
 
 pub const VPA_KEYS: [AnnotationKey; 10] = [
@@ -184,106 +178,84 @@ pub const VPA_KEYS: [AnnotationKey; 10] = [
     MANAGED_SIDECARS,
 ];
 
-const WATERMARK: &[&str] = &["watermark"];
+const WATERMARK: AnnotationKey = read_by(&["watermark"]);
 pub(super) const DURATION_UP_TO_AN_HOUR: &str = "a duration from 0s to 1h";
 
-/// A PromQL query that replaces an external metric. The key ends in the name of the metric.
 pub const QUERY: AnnotationKey = AnnotationKey {
     name: "query.plimsoll.dev/<metric>",
     expected: "a PromQL query with a numeric result",
     effect: "query sent to the Prometheus server of `--prometheus-address` in place of that external metric; its samples are summed. It reads series of the object's own namespace, unless `--prometheus-unrestricted-namespaces` lists that namespace",
-    overridden_flags: &[],
-    applied_by: &["watermark", "admission controller"],
+    ..read_by(&["watermark", "admission controller"])
 };
 
-/// What to do if some metrics are not available.
 pub const PARTIAL_METRICS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/partial-metrics",
     expected: "`hold` or `upscale`",
     effect: "whether replicas are added if some metrics ask for it while others are not available: by default they are not changed; none are removed either way",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// Fallback replicas if metrics are not available.
 pub const FALLBACK: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/fallback-replicas",
     expected: "`REPLICAS after PERIODS`, such as `8 after 20`",
     effect: "replicas that a workload is scaled to, within bounds, rate limits and windows, after its metrics were not available for this many periods: by default they are not changed",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// Whether delays are tracked jointly or for each metric.
 pub const DELAYS: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/delays",
     expected: "`joint` or `each`",
     effect: "whether a delay runs while any metric is outside its watermarks (`joint`, the default), or replicas are added only once a single metric was above for the whole delay, and removed only once each was below for it (`each`)",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// Whether a workload may be scaled to zero.
 pub const SCALE_TO_ZERO: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/scale-to-zero",
     expected: "`true` or `false`",
     effect: "scales to zero, below `minReplicas`, when all external metrics or the recommender report zero, and back up when one reports more; without it, a workload with zero replicas is not scaled",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// Whether the proposal or the result is rounded to a multiple.
 pub const MODULO: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/modulo",
     expected: "`proposal` or `result`",
     effect: "whether `replicaScalingAbsoluteModulo` applies to the proposal alone (the default), or also to the result after rate limits and bounds, rounded towards the current replicas",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// How long pending pods count as ready.
 pub const PENDING_COUNTS_FOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/pending-counts-for",
     expected: DURATION_UP_TO_AN_HOUR,
     effect: "how long a pending pod counts as ready, for external metrics and recommenders; in place of `readinessDelaySeconds`",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// How long the CPU usage of starting pods is ignored.
 pub const STARTING_IGNORED_FOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/starting-ignored-for",
     expected: DURATION_UP_TO_AN_HOUR,
     effect: "how long the CPU usage of a pod is ignored after it became ready, for resource metrics; in place of `readinessDelaySeconds`",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// An alert that blocks scaling while it is firing.
 pub const HOLD_WHILE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/hold-while",
     expected: "the name of a Prometheus alert, optionally with matchers, such as `CheckoutBroken{namespace=\"shop\"}`",
     effect: "replicas are not changed, except to stay within bounds, while that alert of the object's own namespace is firing in the Prometheus server of `--prometheus-address`; of any namespace if `--prometheus-unrestricted-namespaces` lists the object's",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// The DatadogMonitor that has to be OK.
 pub const MONITOR: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/monitor",
     expected: "the name of a DatadogMonitor in the namespace",
     effect: "the monitor that `wpa.datadoghq.com/lifecycle-control.enabled` reads, in place of the one with the object's own name",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
-/// What to do while the state of a gate is unknown.
 pub const UNKNOWN_GATE: AnnotationKey = AnnotationKey {
     name: "plimsoll.dev/unknown-gate",
     expected: "`hold` or `follow`",
     effect: "whether replicas are not changed (the default) or scaling continues while the state of the monitor or the alert is unknown",
-    overridden_flags: &[],
-    applied_by: WATERMARK,
+    ..WATERMARK
 };
 
 /// All annotations of a WatermarkPodAutoscaler.

@@ -2,13 +2,14 @@
 
 use std::{borrow::Cow, fmt};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::types::quantity::Quantity;
+use crate::types::{Resource, quantity::Quantity};
 
-/// Name of a resource. Only `cpu` and `memory` are recommended; policies may name any.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+// Only `cpu` and `memory` are recommended; policies may name any. A doc comment would be a description in the CRDs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(with = "String")]
 pub enum ResourceName {
     /// `cpu`.
     Cpu,
@@ -39,6 +40,15 @@ impl From<&str> for ResourceName {
     }
 }
 
+impl From<Resource> for ResourceName {
+    fn from(resource: Resource) -> Self {
+        match resource {
+            Resource::Cpu => Self::Cpu,
+            Resource::Memory => Self::Memory,
+        }
+    }
+}
+
 impl fmt::Display for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
@@ -57,20 +67,6 @@ impl<'de> Deserialize<'de> for ResourceName {
     }
 }
 
-impl JsonSchema for ResourceName {
-    fn schema_name() -> Cow<'static, str> {
-        "ResourceName".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
-}
-
 /// Initial capacity: nearly every list has CPU and memory.
 const TYPICAL_LEN: usize = 2;
 
@@ -79,7 +75,8 @@ const MAX_ORDERED_INSERTS: usize = 16;
 
 /// Quantities by resource, ordered by name. A vector, because a map node needs ten times the memory of the usual two
 /// entries, and each container of each autoscaler has up to six lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "std::collections::BTreeMap<String, Quantity>")]
 pub struct ResourceList(Vec<(ResourceName, Quantity)>);
 
 impl ResourceList {
@@ -169,20 +166,14 @@ impl Extend<(ResourceName, Quantity)> for ResourceList {
 impl FromIterator<(ResourceName, Quantity)> for ResourceList {
     fn from_iter<I: IntoIterator<Item = (ResourceName, Quantity)>>(entries: I) -> Self {
         let mut list = Self::default();
-        for (name, amount) in entries {
-            list.insert(name, amount);
-        }
+        list.extend(entries);
         list
     }
 }
 
 impl Serialize for ResourceList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, amount) in &self.0 {
-            map.serialize_entry(name, amount)?;
-        }
-        map.end()
+        serializer.collect_map(self.iter())
     }
 }
 
@@ -219,23 +210,6 @@ impl<'de> Deserialize<'de> for ResourceList {
         }
 
         deserializer.deserialize_map(Visitor)
-    }
-}
-
-impl JsonSchema for ResourceList {
-    fn schema_name() -> Cow<'static, str> {
-        "ResourceList".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "object",
-            "additionalProperties": Quantity::json_schema(generator),
-        })
     }
 }
 

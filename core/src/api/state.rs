@@ -14,12 +14,7 @@ pub enum StateError {
     Stale(&'static str),
     /// Unsupported version.
     #[error("unsupported version {found}, expected {expected}")]
-    Version {
-        /// The version of the state.
-        found: u32,
-        /// The supported version.
-        expected: u32,
-    },
+    Version { found: u32, expected: u32 },
     /// Malformed value.
     #[error("malformed value: {0}")]
     Malformed(String),

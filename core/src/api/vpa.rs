@@ -119,18 +119,9 @@ pub struct UpdatePolicy {
 
 /// When recommendations are applied to pods.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
-    IntoStaticStr,
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr,
 )]
+#[strum(const_into_str)]
 pub enum UpdateMode {
     /// Never: the recommendation is only published.
     Off,
@@ -148,11 +139,6 @@ pub enum UpdateMode {
 }
 
 impl UpdateMode {
-    /// The name as in objects.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-
     /// Whether running pods are changed, but for the end of a startup boost.
     pub const fn changes_running_pods(self) -> bool {
         !matches!(self, Self::Off | Self::Initial)

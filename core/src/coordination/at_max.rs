@@ -46,19 +46,24 @@ pub(super) fn at_request(request: i64) -> i64 {
     scaled(request, RAISED_PERCENT, 100)
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
-    /// The usage of the pods; `None` if it is unknown.
+/// What was measured of a workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measurement {
+    /// The usage of its pods; `None` if it is unknown.
     pub usage: Option<UsagePerPod>,
+    /// The mean actuated request of its pods; `None` if it is unknown.
+    pub mean_request: Option<i64>,
     pub replicas: i32,
+    pub min: i32,
     pub max: i32,
     /// The tolerance for scaling up.
     pub tolerance: f64,
+    pub now: Time,
 }
 
-impl Load {
+impl Measurement {
     /// Whether the replicas are at the maximum, and the ratio is above tolerance.
-    pub fn lacks_replicas(self, scale_point: ScalePoint) -> Comparison {
+    pub(super) fn lacks_replicas(self, scale_point: ScalePoint) -> Comparison {
         if self.replicas < self.max {
             return NotAbove;
         }
@@ -72,10 +77,11 @@ impl Load {
     }
 
     /// What is left of a raised request.
-    pub fn keep(self, raised: Option<Raised>, base: ScalePoint, now: Time) -> Option<Raised> {
+    pub(super) fn keep(self, raised: Option<Raised>, base: ScalePoint) -> Option<Raised> {
         let raised = raised.filter(|raised| raised.base == base.milli)?;
         // An unknown load could still need it.
         let is_needed = matches!(self.compare(base, self.max), Above | Unknown);
+        let now = self.now;
         let is_due = now >= raised.needed.later(NEEDED_INTERVAL);
         let needed = if is_needed && is_due { now } else { raised.needed };
         (now < needed.later(OUTLASTS_NEED)).then_some(Raised { needed, ..raised })

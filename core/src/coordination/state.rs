@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::{
-    RequestRange, ScalePoint, UsagePerPod,
-    at_max::{self, AT_MAX_FOR, Load, Raised},
+    RequestRange, ScalePoint,
+    at_max::{self, AT_MAX_FOR, Measurement, Raised},
     idle::IdleSpan,
     usage_per_pod::Comparison,
 };
@@ -27,21 +27,6 @@ pub struct State {
     pub lacks_replicas_since: Option<Time>,
     pub raised: Option<Raised>,
     pub idle: Option<IdleSpan>,
-}
-
-/// What was measured of a workload.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measurement {
-    /// The usage of its pods; `None` if it is unknown.
-    pub usage: Option<UsagePerPod>,
-    /// The mean actuated request of its pods; `None` if it is unknown.
-    pub mean_request: Option<i64>,
-    pub replicas: i32,
-    pub min: i32,
-    pub max: i32,
-    /// The tolerance for scaling up.
-    pub tolerance: f64,
-    pub now: Time,
 }
 
 impl State {
@@ -82,12 +67,11 @@ impl State {
     /// The state after a measurement. What is unknown neither starts nor ends anything.
     #[must_use]
     pub fn after(self, base: ScalePoint, measured: &Measurement) -> Self {
-        let Measurement { usage, replicas, min, max, tolerance, now, .. } = *measured;
-        let load = Load { usage, replicas, max, tolerance };
-        let mut state = Self { raised: load.keep(self.raised, base, now), ..self };
+        let Measurement { usage, replicas, min, now, .. } = *measured;
+        let mut state = Self { raised: measured.keep(self.raised, base), ..self };
         let scale_point = state.scale_point(base, measured.mean_request);
         state.idle = IdleSpan::next(state.idle, usage, replicas <= min, scale_point, now);
-        state.lacks_replicas_since = match load.lacks_replicas(scale_point) {
+        state.lacks_replicas_since = match measured.lacks_replicas(scale_point) {
             Comparison::Above => Some(self.lacks_replicas_since.unwrap_or(now)),
             Comparison::Unknown => self.lacks_replicas_since,
             Comparison::NotAbove => None,

@@ -87,10 +87,7 @@ pub enum RetargetRefusal {
     #[error(
         "another client has written the original target again {count} times within an hour; exclude the target from what it writes"
     )]
-    Reset {
-        /// How often.
-        count: usize,
-    },
+    Reset { count: usize },
     #[error("the request in the pod template is unknown")]
     NoScalePoint,
     /// The target is relative to requests that the pod template does not have.

@@ -1,8 +1,8 @@
 //! Checks of the API server: its version, definitions, resize and clock.
 
 use super::{
-    facts::ClusterFacts,
-    finding::{CheckId, Finding, count},
+    facts::{ClusterFacts, Reading},
+    finding::{CheckId, Finding, HAVE, count, subject},
 };
 
 /// The oldest minor version of Kubernetes 1 that is supported.
@@ -21,12 +21,8 @@ fn minor_version(version: &str) -> Option<u32> {
     digits[..end].parse().ok().filter(|_| is_first)
 }
 
-pub(super) fn api_version(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::ApiVersion;
-    let version = match &facts.api_version {
-        Ok(version) => version,
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn api_version(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let version = facts.api_version.as_ref()?;
     let wanted = format!("v1.{MIN_MINOR} or newer");
     let finding = match minor_version(version) {
         Some(minor) if minor >= MIN_MINOR => {
@@ -39,11 +35,10 @@ pub(super) fn api_version(facts: &ClusterFacts) -> Finding {
         .next("kubectl version"),
         None => Finding::unknown(id, format!("the version {version:?} is not one of Kubernetes 1")),
     };
-    finding.measured(version.as_str(), wanted)
+    Ok(finding.measured(version.as_str(), wanted))
 }
 
-pub(super) fn crds_served(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::CrdsServed;
+pub(super) fn crds_served(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
     let (mut missing, mut old, mut unread, mut served) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for crd in &facts.crds {
         match &crd.served {
@@ -63,67 +58,53 @@ pub(super) fn crds_served(facts: &ClusterFacts) -> Finding {
     let install = "plimsoll crds | kubectl apply --server-side -f -";
     if !missing.is_empty() {
         let message = "CustomResourceDefinitions are missing: objects cannot be read.";
-        return Finding::problem(id, message).objects(missing).next(install);
+        return Ok(Finding::problem(id, message).objects(missing).next(install));
     }
     if !old.is_empty() {
         let fields = count(old.len(), "field");
         let message =
             format!("CustomResourceDefinitions lack {fields}: the API server drops their values.");
-        return Finding::warning(id, message)
+        return Ok(Finding::warning(id, message)
             .measured(format!("{fields} missing"), "all fields")
             .objects(old)
-            .next(install);
+            .next(install));
     }
     if !unread.is_empty() {
-        return Finding::unknown(id, unread.join("; "));
+        return Err(unread.join("; "));
     }
     let served = count(served, "CustomResourceDefinition");
-    Finding::ok(id, format!("{served} served, with all fields."))
+    Ok(Finding::ok(id, format!("{served} served, with all fields.")))
 }
 
-pub(super) fn resize_supported(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::ResizeSupported;
-    match &facts.resize_served {
-        Err(why) => return Finding::unknown(id, why),
-        Ok(false) => {
-            let message = "The API server does not serve pods/resize: pods are evicted to change their requests.";
-            return Finding::warning(id, message)
-                .measured("not served", format!("v1.{MIN_RESIZE_MINOR} or newer"));
-        }
-        Ok(true) => {}
+pub(super) fn resize_supported(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    if !*facts.resize_served.as_ref()? {
+        let message =
+            "The API server does not serve pods/resize: pods are evicted to change their requests.";
+        return Ok(Finding::warning(id, message)
+            .measured("not served", format!("v1.{MIN_RESIZE_MINOR} or newer")));
     }
-    let nodes = match &facts.nodes {
-        Ok(nodes) => nodes,
-        Err(why) => return Finding::unknown(id, why),
-    };
+    let nodes = facts.nodes.as_ref()?;
     let is_old =
         |version: &str| minor_version(version).is_none_or(|minor| minor < MIN_RESIZE_MINOR);
     let linux = nodes.iter().filter(|node| node.is_linux);
     let old: Vec<_> = linux.filter(|node| is_old(&node.kubelet)).collect();
     if old.is_empty() {
-        return Finding::ok(id, "Pods are resized in place.");
+        return Ok(Finding::ok(id, "Pods are resized in place."));
     }
     let message = format!(
         "{} a kubelet that does not resize pods by default: their pods are evicted instead.",
-        if old.len() == 1 { "1 node has".to_owned() } else { format!("{} nodes have", old.len()) }
+        subject(old.len(), "node", HAVE)
     );
     let measured = old.iter().map(|node| &*node.kubelet).min().unwrap_or_default();
-    Finding::warning(id, message)
+    Ok(Finding::warning(id, message)
         .measured(measured, format!("v1.{MIN_RESIZE_MINOR} or newer"))
         .objects(old.iter().map(|node| &*node.name))
-        .next("kubectl get nodes")
+        .next("kubectl get nodes"))
 }
 
-pub(super) fn clock_skew(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::ClockSkew;
-    let skew = match &facts.api_time {
-        Ok(time) => time.as_secs() - facts.now.as_secs(),
-        Err(why) => return Finding::unknown(id, why),
-    };
-    let leases = match &facts.leases {
-        Ok(leases) => leases,
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn clock_skew(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let skew = facts.api_time.as_ref()?.as_secs() - facts.now.as_secs();
+    let leases = facts.leases.as_ref()?;
     // A Lease is renewed by the clock of its holder. In the past it may just not have been renewed.
     let ahead = leases.iter().filter_map(|lease| {
         let ahead = lease.renewed?.as_secs() - (facts.now.as_secs() + skew);
@@ -133,18 +114,18 @@ pub(super) fn clock_skew(facts: &ClusterFacts) -> Finding {
     let wanted = format!("at most {MAX_SKEW_SECONDS} s");
     if !ahead.is_empty() {
         let message = "Clocks of holders of Leases are ahead of the API server.";
-        return Finding::warning(id, message)
+        return Ok(Finding::warning(id, message)
             .measured(count(ahead.len(), "clock"), wanted)
             .objects(ahead)
-            .next("plimsoll status");
+            .next("plimsoll status"));
     }
     if skew.abs() > MAX_SKEW_SECONDS {
         let direction = if skew > 0 { "behind" } else { "ahead of" };
         let message =
             format!("The clock of this machine is {} s {direction} the API server.", skew.abs());
-        return Finding::warning(id, message).measured(format!("{} s", skew.abs()), wanted);
+        return Ok(Finding::warning(id, message).measured(format!("{} s", skew.abs()), wanted));
     }
-    Finding::ok(id, "The clocks of this machine and of the API server agree.")
+    Ok(Finding::ok(id, "The clocks of this machine and of the API server agree."))
 }
 
 #[cfg(test)]

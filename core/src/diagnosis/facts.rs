@@ -268,13 +268,16 @@ pub type TargetKey<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// The key of a target. The version of the API does not matter.
 pub fn target_key<'a>(namespace: &'a str, target: &'a TargetRef) -> TargetKey<'a> {
-    let version = target.api_version.as_deref().unwrap_or_default();
-    let group = version.split_once('/').map_or("", |(group, _)| group);
-    // Without a version, the group of the usual kinds is meant.
-    let group = match (group, &*target.kind) {
+    let group = group_of_target(target.api_version.as_deref(), &target.kind);
+    (namespace, group, &target.kind, &target.name)
+}
+
+/// The API group of a target. Without a version, that of the usual kinds is meant.
+pub(super) fn group_of_target<'a>(api_version: Option<&'a str>, kind: &str) -> &'a str {
+    let group = api_version.and_then(|version| version.split_once('/'));
+    match (group.map_or("", |(group, _)| group), kind) {
         ("", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => "apps",
         ("", "Job" | "CronJob") => "batch",
-        _ => group,
-    };
-    (namespace, group, &target.kind, &target.name)
+        (group, _) => group,
+    }
 }

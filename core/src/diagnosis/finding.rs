@@ -225,6 +225,13 @@ impl Finding {
     }
 }
 
+pub(super) const HAVE: [&str; 2] = ["has", "have"];
+
+/// `1 pod has`, `2 pods have`.
+pub(super) fn subject(number: usize, singular: &str, [of_one, of_more]: [&str; 2]) -> String {
+    format!("{} {}", count(number, singular), if number == 1 { of_one } else { of_more })
+}
+
 /// `1 pod`, `2 pods`.
 pub(super) fn count(number: usize, singular: &str) -> String {
     format!("{number} {singular}{}", if number == 1 { "" } else { "s" })

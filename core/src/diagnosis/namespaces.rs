@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    facts::{ClusterFacts, VpaFacts},
+    facts::{ClusterFacts, Reading, VpaFacts},
     finding::{CheckId, Finding, count},
 };
 use crate::{
@@ -51,12 +51,8 @@ fn largest_increases(
     increases
 }
 
-pub(super) fn quota_without_room(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::QuotaWithoutRoom;
-    let (vpas, quotas) = match (&facts.vpas, &facts.quotas) {
-        (Ok(vpas), Ok(quotas)) => (vpas, quotas),
-        (Err(why), _) | (_, Err(why)) => return Finding::unknown(id, why),
-    };
+pub(super) fn quota_without_room(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let (vpas, quotas) = (facts.vpas.as_ref()?, facts.quotas.as_ref()?);
     let increases = largest_increases(vpas, &facts.survey.workloads);
     let mut full = Vec::new();
     for quota in quotas {
@@ -85,7 +81,7 @@ pub(super) fn quota_without_room(facts: &ClusterFacts) -> Finding {
         }
     }
     if full.is_empty() {
-        return Finding::ok(id, "Each ResourceQuota has room for the recommendations.");
+        return Ok(Finding::ok(id, "Each ResourceQuota has room for the recommendations."));
     }
     let message = format!(
         "{} no room for the recommendation of one more pod.",
@@ -95,18 +91,14 @@ pub(super) fn quota_without_room(facts: &ClusterFacts) -> Finding {
             format!("{} resources of ResourceQuotas have", full.len())
         }
     );
-    Finding::warning(id, message)
+    Ok(Finding::warning(id, message)
         .measured(format!("{} full", full.len()), "room for one pod")
         .objects(full)
-        .next("kubectl get resourcequota -A")
+        .next("kubectl get resourcequota -A"))
 }
 
-pub(super) fn limitrange_fights(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::LimitrangeFights;
-    let (vpas, ranges) = match (&facts.vpas, &facts.limit_ranges) {
-        (Ok(vpas), Ok(ranges)) => (vpas, ranges),
-        (Err(why), _) | (_, Err(why)) => return Finding::unknown(id, why),
-    };
+pub(super) fn limitrange_fights(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let (vpas, ranges) = (facts.vpas.as_ref()?, facts.limit_ranges.as_ref()?);
     let mut by_namespace: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for range in ranges {
         by_namespace.entry(&range.namespace).or_default().push(range);
@@ -143,14 +135,14 @@ pub(super) fn limitrange_fights(facts: &ClusterFacts) -> Finding {
         }
     }
     if fights.is_empty() {
-        return Finding::ok(id, "Each recommendation is within the LimitRanges.");
+        return Ok(Finding::ok(id, "Each recommendation is within the LimitRanges."));
     }
     let message = format!(
         "{} outside of a LimitRange, which caps them.",
         count(fights.len(), "recommendation")
     );
-    Finding::warning(id, message)
+    Ok(Finding::warning(id, message)
         .measured(format!("{} outside", fights.len()), "within min and max")
         .objects(fights)
-        .next("kubectl get limitrange -A")
+        .next("kubectl get limitrange -A"))
 }

@@ -1,8 +1,8 @@
 //! Checks of the roles of Plimsoll: Leases, versions, permissions, and updaters that act beside each other.
 
 use super::{
-    facts::ClusterFacts,
-    finding::{CheckId, Finding, count},
+    facts::{ClusterFacts, Reading},
+    finding::{CheckId, Finding, HAVE, count, subject},
 };
 
 /// The tolerance for the clocks of holders, in seconds.
@@ -10,12 +10,8 @@ const CLOCK_TOLERANCE_SECONDS: i64 = 5;
 /// The admission controller may miss several renewals, but its Lease has the duration of one.
 const STATUS_LEASE_PATIENCE: i64 = 6;
 
-pub(super) fn leases(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::Leases;
-    let leases = match &facts.leases {
-        Ok(leases) => leases,
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn leases(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let leases = facts.leases.as_ref()?;
     let mut bad = Vec::new();
     for lease in leases {
         let patience = if lease.role == "admission-controller" { STATUS_LEASE_PATIENCE } else { 1 };
@@ -33,41 +29,30 @@ pub(super) fn leases(facts: &ClusterFacts) -> Finding {
             1 => "The Lease of 1 role is renewed.".to_owned(),
             roles => format!("The Leases of {roles} roles are renewed."),
         };
-        return Finding::ok(id, message);
+        return Ok(Finding::ok(id, message));
     }
-    let message = format!(
-        "{} no leader: nothing is done.",
-        if bad.len() == 1 { "1 role has".to_owned() } else { format!("{} roles have", bad.len()) }
-    );
-    Finding::problem(id, message)
+    let message = format!("{} no leader: nothing is done.", subject(bad.len(), "role", HAVE));
+    Ok(Finding::problem(id, message)
         .measured(format!("{} without", bad.len()), "renewed Leases")
         .objects(bad)
-        .next("plimsoll status")
+        .next("plimsoll status"))
 }
 
-pub(super) fn two_updaters(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::TwoUpdaters;
-    let updaters = match &facts.updaters {
-        Ok(updaters) => updaters,
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn two_updaters(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let updaters = facts.updaters.as_ref()?;
     let has = |is_plimsoll| updaters.iter().any(|updater| updater.is_plimsoll == is_plimsoll);
     if !(has(true) && has(false)) {
-        return Finding::ok(id, "Updaters of one project at most are running.");
+        return Ok(Finding::ok(id, "Updaters of one project at most are running."));
     }
     let message = "Updaters of Plimsoll and of another project are running: both evict pods.";
-    Finding::problem(id, message)
+    Ok(Finding::problem(id, message)
         .measured("2 projects", "1 project")
         .objects(updaters.iter().map(|updater| updater.pod.as_str()))
-        .next("kubectl scale deployment vpa-updater -n NAMESPACE --replicas=0")
+        .next("kubectl scale deployment vpa-updater -n NAMESPACE --replicas=0"))
 }
 
-pub(super) fn version_skew(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::VersionSkew;
-    let leases = match &facts.leases {
-        Ok(leases) => leases,
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn version_skew(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let leases = facts.leases.as_ref()?;
     let roles = leases.iter().filter_map(|lease| Some((lease, lease.version.as_deref()?)));
     let mut roles: Vec<_> = roles.collect();
     roles.sort_by_key(|(lease, version)| (*version, lease.role.as_str()));
@@ -77,20 +62,19 @@ pub(super) fn version_skew(facts: &ClusterFacts) -> Finding {
     versions.dedup();
     if versions.len() == 1 {
         let roles = count(roles.len(), "role");
-        return Finding::ok(id, format!("{roles} and this program have the same version."));
+        return Ok(Finding::ok(id, format!("{roles} and this program have the same version.")));
     }
-    Finding::warning(id, format!("Roles and this program have versions {}.", versions.join(", ")))
-        .measured(count(versions.len(), "version"), facts.version.as_str())
-        .objects(roles.iter().map(|(lease, version)| format!("{} {version}", lease.role)))
-        .next("plimsoll status")
+    Ok(Finding::warning(
+        id,
+        format!("Roles and this program have versions {}.", versions.join(", ")),
+    )
+    .measured(count(versions.len(), "version"), facts.version.as_str())
+    .objects(roles.iter().map(|(lease, version)| format!("{} {version}", lease.role)))
+    .next("plimsoll status"))
 }
 
-pub(super) fn rights(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::Rights;
-    let rights = match &facts.rights {
-        Ok(rights) => rights,
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn rights(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let rights = facts.rights.as_ref()?;
     let (mut missing, mut excess, mut unknown) = (Vec::new(), Vec::new(), None);
     for right in rights {
         let described = || format!("{}: {}", right.account, right.permission);
@@ -104,23 +88,28 @@ pub(super) fn rights(facts: &ClusterFacts) -> Finding {
     let next = "kubectl auth can-i --list --as=ACCOUNT";
     if !missing.is_empty() {
         let permissions = count(missing.len(), "permission");
-        return Finding::problem(id, format!("Roles lack {permissions}."))
+        return Ok(Finding::problem(id, format!("Roles lack {permissions}."))
             .measured(format!("{} missing", missing.len()), "none missing")
             .objects(missing)
-            .next(next);
+            .next(next));
     }
     if !excess.is_empty() {
         let permissions = count(excess.len(), "permission");
-        return Finding::warning(id, format!("Roles have {permissions} that none of them needs."))
-            .measured(format!("{} too many", excess.len()), "none")
-            .objects(excess)
-            .next(next);
+        return Ok(Finding::warning(
+            id,
+            format!("Roles have {permissions} that none of them needs."),
+        )
+        .measured(format!("{} too many", excess.len()), "none")
+        .objects(excess)
+        .next(next));
     }
-    match unknown {
-        Some(why) => Finding::unknown(id, why),
-        None if rights.is_empty() => Finding::ok(id, "No pod of a role is running."),
-        None => {
-            Finding::ok(id, "Roles have the permissions that they need, and no dangerous ones.")
-        }
+    if let Some(why) = unknown {
+        return Err(why.clone());
     }
+    let message = if rights.is_empty() {
+        "No pod of a role is running."
+    } else {
+        "Roles have the permissions that they need, and no dangerous ones."
+    };
+    Ok(Finding::ok(id, message))
 }

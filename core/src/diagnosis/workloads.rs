@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    facts::{ClusterFacts, TargetKey, VpaFacts, target_key},
-    finding::{CheckId, Finding, count},
+    facts::{ClusterFacts, Reading, TargetKey, VpaFacts, group_of_target, target_key},
+    finding::{CheckId, Finding, subject},
 };
 use crate::{
     api::vpa::UpdateMode,
@@ -22,30 +22,20 @@ fn vpas_by_target(vpas: &[VpaFacts]) -> BTreeMap<TargetKey<'_>, &VpaFacts> {
 }
 
 fn workload_key(workload: &Workload) -> TargetKey<'_> {
-    let group = workload.api_version.as_deref().and_then(|version| version.split_once('/'));
-    let group = match (group, &*workload.kind) {
-        (Some((group, _)), _) => group,
-        (None, "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet") => "apps",
-        (None, "Job" | "CronJob") => "batch",
-        (None, _) => "",
-    };
+    let group = group_of_target(workload.api_version.as_deref(), &workload.kind);
     (&workload.namespace, group, &workload.kind, &workload.name)
 }
 
-/// Why workloads are not known completely; `None` if they are.
-fn unread_workloads(facts: &ClusterFacts) -> Option<String> {
-    let first = facts.survey.unread.first()?;
+/// Nothing was found: nothing is wrong, unless some workloads could not be read.
+fn fine(facts: &ClusterFacts, id: CheckId, message: &str) -> Reading<Finding> {
+    let Some(first) = facts.survey.unread.first() else { return Ok(Finding::ok(id, message)) };
     let more = facts.survey.unread.len() - 1;
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    Some(format!("failed to read {}: {}{more}", first.what, first.why))
+    Err(format!("failed to read {}: {}{more}", first.what, first.why))
 }
 
-pub(super) fn single_replica_skipped(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::SingleReplicaSkipped;
-    let vpas = match &facts.vpas {
-        Ok(vpas) => vpas_by_target(vpas),
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn single_replica_skipped(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let vpas = vpas_by_target(facts.vpas.as_ref()?);
     let mut skipped = Vec::new();
     for workload in &facts.survey.workloads {
         let Some(vpa) = vpas.get(&workload_key(workload)) else { continue };
@@ -58,10 +48,7 @@ pub(super) fn single_replica_skipped(facts: &ClusterFacts) -> Finding {
         }
     }
     if skipped.is_empty() {
-        return match unread_workloads(facts) {
-            Some(why) => Finding::unknown(id, why),
-            None => Finding::ok(id, "No VPA waits for a second replica."),
-        };
+        return fine(facts, id, "No VPA waits for a second replica.");
     }
     let message = format!(
         "{} one replica, and the updater skips workloads with fewer than {DEFAULT_MIN_REPLICAS}.",
@@ -71,18 +58,14 @@ pub(super) fn single_replica_skipped(facts: &ClusterFacts) -> Finding {
             format!("{} workloads with a VPA have", skipped.len())
         }
     );
-    Finding::warning(id, message)
+    Ok(Finding::warning(id, message)
         .measured("1 replica", "2, or updatePolicy.minReplicas: 1")
         .objects(skipped)
-        .next("plimsoll explain pod NAMESPACE/POD")
+        .next("plimsoll explain pod NAMESPACE/POD"))
 }
 
-pub(super) fn pdb_blocks_all(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::PdbBlocksAll;
-    let (vpas, budgets) = match (&facts.vpas, &facts.budgets) {
-        (Ok(vpas), Ok(budgets)) => (vpas, budgets),
-        (Err(why), _) | (_, Err(why)) => return Finding::unknown(id, why),
-    };
+pub(super) fn pdb_blocks_all(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let (vpas, budgets) = (facts.vpas.as_ref()?, facts.budgets.as_ref()?);
     // Modes that never evict are not concerned.
     let evicts = |vpa: &&VpaFacts| {
         let mode = vpa.spec.update_mode();
@@ -101,28 +84,20 @@ pub(super) fn pdb_blocks_all(facts: &ClusterFacts) -> Finding {
         .map(|budget| format!("{}/{}", budget.namespace, budget.name))
         .collect();
     if blocking.is_empty() {
-        return Finding::ok(id, "No PodDisruptionBudget blocks all evictions.");
+        return Ok(Finding::ok(id, "No PodDisruptionBudget blocks all evictions."));
     }
     let message = format!(
         "{} evictions of all pods, even if all are healthy.",
-        if blocking.len() == 1 {
-            "1 PodDisruptionBudget blocks".to_owned()
-        } else {
-            format!("{} PodDisruptionBudgets block", blocking.len())
-        }
+        subject(blocking.len(), "PodDisruptionBudget", ["blocks", "block"])
     );
-    Finding::warning(id, message)
+    Ok(Finding::warning(id, message)
         .measured("0 disruptions allowed", "1 or more")
         .objects(blocking)
-        .next("kubectl get pdb -A")
+        .next("kubectl get pdb -A"))
 }
 
-pub(super) fn gomemlimit_static(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::GomemlimitStatic;
-    let vpas = match &facts.vpas {
-        Ok(vpas) => vpas_by_target(vpas),
-        Err(why) => return Finding::unknown(id, why),
-    };
+pub(super) fn gomemlimit_static(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
+    let vpas = vpas_by_target(facts.vpas.as_ref()?);
     let mut above = Vec::new();
     for workload in &facts.survey.workloads {
         let Some(vpa) = vpas.get(&workload_key(workload)) else { continue };
@@ -153,14 +128,13 @@ pub(super) fn gomemlimit_static(facts: &ClusterFacts) -> Finding {
          runtime collects garbage too late.",
         sets(above.len())
     );
-    Finding::warning(id, message)
+    Ok(Finding::warning(id, message)
         .measured(format!("{} above", above.len()), "resourceFieldRef: limits.memory")
         .objects(above)
-        .next("plimsoll recommend --why NAMESPACE/NAME")
+        .next("plimsoll recommend --why NAMESPACE/NAME"))
 }
 
-pub(super) fn xmx_above_limit(facts: &ClusterFacts) -> Finding {
-    let id = CheckId::XmxAboveLimit;
+pub(super) fn xmx_above_limit(id: CheckId, facts: &ClusterFacts) -> Reading<Finding> {
     let heap = |container: &Container| -> Option<(Bytes, Bytes)> {
         let Some(RuntimeHint::Jvm { max_heap: Some(heap), .. }) = container.runtime.as_deref()
         else {
@@ -186,22 +160,14 @@ pub(super) fn xmx_above_limit(facts: &ClusterFacts) -> Finding {
         "{} a maximum heap above the memory limit: an OOM kill comes before an OutOfMemoryError.",
         sets(above.len())
     );
-    Finding::problem(id, message)
+    Ok(Finding::problem(id, message)
         .measured(format!("{} above", above.len()), "a heap below the limit")
         .objects(above)
-        .next("plimsoll recommend --why NAMESPACE/NAME")
-}
-
-fn fine(facts: &ClusterFacts, id: CheckId, message: &str) -> Finding {
-    match unread_workloads(facts) {
-        Some(why) => Finding::unknown(id, why),
-        None => Finding::ok(id, message),
-    }
+        .next("plimsoll recommend --why NAMESPACE/NAME"))
 }
 
 fn sets(containers: usize) -> String {
-    let verb = if containers == 1 { "sets" } else { "set" };
-    format!("{} {verb}", count(containers, "container"))
+    subject(containers, "container", ["sets", "set"])
 }
 
 fn name(workload: &Workload) -> String {

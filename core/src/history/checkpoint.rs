@@ -29,18 +29,10 @@ pub enum FormatError {
     BucketName(String),
     /// The bucket is out of range.
     #[error("bucket {bucket} is out of range: {last} is the last one")]
-    NoSuchBucket {
-        bucket: i64,
-        /// The last valid bucket.
-        last: usize,
-    },
+    NoSuchBucket { bucket: i64, last: usize },
     /// The weight of a bucket is not a valid integer.
     #[error("weight {weight} of bucket {bucket} is not a whole number from 0 to 4294967295")]
-    BucketWeight {
-        bucket: i64,
-        /// Its weight, as text.
-        weight: String,
-    },
+    BucketWeight { bucket: i64, weight: String },
     /// The total weight is negative or not finite.
     #[error("invalid total weight {0}")]
     Total(f64),
@@ -54,11 +46,7 @@ pub enum FormatError {
     #[error("the checkpoint format has no fine buckets")]
     Scheme,
     #[error("{field}: {error}")]
-    Histogram {
-        /// The JSON field of the histogram.
-        field: &'static str,
-        error: Box<FormatError>,
-    },
+    Histogram { field: &'static str, error: Box<FormatError> },
 }
 
 impl FormatError {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::Time;
+use crate::types::{Resource, Time};
 
 /// An observation of one container of one pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,20 +24,12 @@ pub struct Sample {
 pub struct SampleBatch<'a> {
     /// Name of the pod.
     pub replica: &'a Arc<str>,
-    pub gauge: UsageMetric,
+    /// What the samples measure the usage of.
+    pub gauge: Resource,
     /// The span that each sample covers, as in [`Sample::covers`].
     pub covers: Option<Duration>,
     /// Time and value (cores or bytes) of each sample.
     pub points: &'a [(Time, f64)],
-}
-
-/// What the samples of a [`SampleBatch`] measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UsageMetric {
-    /// CPU in use, in cores.
-    Cpu,
-    /// Memory in use, in bytes.
-    Memory,
 }
 
 impl<'a> SampleBatch<'a> {
@@ -45,8 +37,8 @@ impl<'a> SampleBatch<'a> {
         let Self { replica, gauge, covers, points } = self;
         points.iter().map(move |&(at, value)| {
             let measurement = match gauge {
-                UsageMetric::Cpu => Measurement::CpuCores(value),
-                UsageMetric::Memory => Measurement::MemoryBytes(value),
+                Resource::Cpu => Measurement::CpuCores(value),
+                Resource::Memory => Measurement::MemoryBytes(value),
             };
             Sample { replica: Arc::clone(replica), at, covers, measurement }
         })

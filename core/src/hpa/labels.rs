@@ -1,10 +1,12 @@
 //! Label values of upstream's metrics for a pass and for the evaluation of a metric.
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 /// The action of a pass, or of the proposal of a metric.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Action {
     /// Add replicas.
     ScaleUp,
@@ -27,8 +29,9 @@ impl Action {
 }
 
 /// The class of an error.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Failure {
     /// The spec of the object is invalid.
     Spec,

@@ -9,7 +9,7 @@ use super::{
     pod::{Pod, Resources},
     samples::PodMetrics,
 };
-use crate::scaling::pod_usage::{PodUsage, UsageResource};
+use crate::scaling::pod_usage::{PodUsage, Resource};
 
 /// The samples of pods. A pod without usage is left out, and so is one whose usage is from before it started: then it is that
 /// of another pod of the same name. A container of the pod without an amount has no usage, so its pod is missing for a metric
@@ -17,7 +17,7 @@ use crate::scaling::pod_usage::{PodUsage, UsageResource};
 pub fn pod_samples<S: BuildHasher>(
     pods: &[Pod],
     usage: &HashMap<String, PodUsage, S>,
-    resource: UsageResource,
+    resource: Resource,
 ) -> Vec<PodMetrics> {
     let sample = |pod: &Pod| {
         let usage = usage.get(&pod.name)?;
@@ -27,10 +27,10 @@ pub fn pod_samples<S: BuildHasher>(
     pods.iter().filter_map(sample).collect()
 }
 
-fn pod_sample(pod: &Pod, usage: &PodUsage, resource: UsageResource) -> PodMetrics {
+fn pod_sample(pod: &Pod, usage: &PodUsage, resource: Resource) -> PodMetrics {
     let mut containers: BTreeMap<&str, Resources> = BTreeMap::new();
     for (name, amount) in &usage.containers {
-        let amount = amount.map(|amount| (resource.name().to_owned(), amount));
+        let amount = amount.map(|amount| (resource.into_str().to_owned(), amount));
         containers.insert(name, amount.into_iter().collect());
     }
     for container in &pod.init_containers {

@@ -94,7 +94,7 @@ impl HpaRecord {
         let restrictions = decision.restrictions.iter();
         Self {
             desired_replicas: decision.desired.or(self.desired_replicas),
-            restrictions: restrictions.map(|reason| reason.as_str().to_owned()).collect(),
+            restrictions: restrictions.map(|reason| reason.into_str().to_owned()).collect(),
             pending,
             last_scale: made.or_else(|| self.last_scale.clone()),
             memory: bounded(decision.memory.compact(windows, now)),

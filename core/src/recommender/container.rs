@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{
     aggregate::{self, Aggregate},
-    explanation::Basis,
+    explanation::Resource,
     histogram::{Histogram, HistogramConfig},
     memory_window::{self, LargestReplicaPeaks, MemorySource, SampleRejected, find, index_or_add},
     model_settings::ModelRules,
@@ -278,13 +278,8 @@ impl ContainerHistory {
         self.throttling.as_deref()
     }
 
-    pub fn set_throttling(&mut self, measured: Throttling) {
-        self.throttling = Some(Box::new(measured));
-    }
-
-    /// Drops the throttling measurement because the container has no CPU limit any more. Returns whether there was one.
-    pub(super) fn clear_throttling(&mut self) -> bool {
-        self.throttling.take().is_some()
+    pub fn set_throttling(&mut self, measured: Option<Throttling>) {
+        self.throttling = measured.map(Box::new);
     }
 
     pub fn to_snapshot(&self, now: Time, rules: &ModelRules) -> Snapshot {
@@ -362,14 +357,14 @@ impl ContainerHistory {
 
     /// The samples that determine the confidence in memory. Upstream only uses CPU samples, so a container with only
     /// memory samples, or with at most one CPU sample, counts as unknown.
-    pub fn memory_evidence(&self, rules: &ModelRules) -> (Basis, SampleStats) {
+    pub fn memory_evidence(&self, rules: &ModelRules) -> (Resource, SampleStats) {
         let use_memory = self.cpu_samples.count <= 1
             && self.memory_samples.count > self.cpu_samples.count
             && rules.fixes.has(Fix::MemoryOnlyHistoryCounts);
         if use_memory {
-            (Basis::Memory, self.memory_samples)
+            (Resource::Memory, self.memory_samples)
         } else {
-            (Basis::Cpu, self.cpu_samples)
+            (Resource::Cpu, self.cpu_samples)
         }
     }
 

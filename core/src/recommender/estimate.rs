@@ -3,8 +3,8 @@
 
 use super::{
     explanation::{
-        Basis, ConfidenceFactor, EstimateStep, Evidence, Floor, RecommendationReason,
-        ResourceExplanation, Rounding,
+        ConfidenceFactor, EstimateStep, Evidence, Floor, RecommendationReason, ResourceExplanation,
+        Rounding,
     },
     go_math::powi,
     plan::PlannedRequest,
@@ -12,55 +12,15 @@ use super::{
     throttling::Throttled,
 };
 use crate::history::{OomBump, SampleStats};
-use crate::types::{
-    quantity::Quantity,
-    units::{Bytes, MilliCpu, round_up_to_multiple},
-};
+use crate::types::Quantity;
 use std::time::Duration;
+
+pub use crate::types::Resource;
 
 /// The lower bound narrows quickly: after half an hour of samples it is at nine tenths.
 pub const LOWER_BOUND_FACTOR: ConfidenceFactor = ConfidenceFactor { weight: 0.001, exponent: -2 };
 /// The upper bound is twice the estimate after one day.
 pub const UPPER_BOUND_FACTOR: ConfidenceFactor = ConfidenceFactor { weight: 1.0, exponent: 1 };
-
-/// A resource, with the unit and format of its amounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resource {
-    /// CPU: amounts in millicores, histogram values in cores.
-    Cpu,
-    /// Memory: amounts in bytes.
-    Memory,
-}
-
-impl Resource {
-    pub fn amount(self, value: f64) -> i64 {
-        match self {
-            Self::Cpu => MilliCpu::from_cores(value).0,
-            Self::Memory => Bytes::from_f64(value).0,
-        }
-    }
-
-    /// Multiplies an amount and truncates the result.
-    pub fn scale(self, amount: i64, factor: f64) -> i64 {
-        match self {
-            Self::Cpu => MilliCpu(amount).scale(factor).0,
-            Self::Memory => Bytes(amount).scale(factor).0,
-        }
-    }
-
-    /// Rounds an amount and converts it to a quantity.
-    pub fn quantity(self, amount: i64, rounding: &Rounding) -> Quantity {
-        // An invalid multiple leaves the amount as it is; flags reject it.
-        let up = |amount, multiple| round_up_to_multiple(amount, multiple).unwrap_or(amount);
-        let amount = up(amount, rounding.multiple);
-        match self {
-            Self::Cpu if rounding.whole_cores => Quantity::cpu(MilliCpu(up(amount, 1000))),
-            Self::Cpu => Quantity::cpu(MilliCpu(amount)),
-            Self::Memory if rounding.humanized && amount != 0 => Quantity::humanized(Bytes(amount)),
-            Self::Memory => Quantity::memory(Bytes(amount)),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceEstimate {
@@ -123,13 +83,13 @@ impl EstimatorChain {
                 upper.decided_by = RecommendationReason::UpperBoundFactor;
             }
         }
-        let uncapped = self.resource.quantity(target_amount, &self.rounding);
+        let uncapped = self.rounding.quantity(self.resource, target_amount);
         let estimate = ResourceEstimate {
             lower_bound: self
-                .apply_cap(self.resource.quantity(lower_amount, &self.rounding), &mut lower),
+                .apply_cap(self.rounding.quantity(self.resource, lower_amount), &mut lower),
             target: self.apply_cap(uncapped, &mut target),
             upper_bound: self
-                .apply_cap(self.resource.quantity(upper_amount, &self.rounding), &mut upper),
+                .apply_cap(self.rounding.quantity(self.resource, upper_amount), &mut upper),
             uncapped,
         };
         let explanation = ResourceExplanation {
@@ -207,7 +167,7 @@ pub fn confidence_multiplier(stretch: ConfidenceFactor, confidence: f64) -> f64 
 
 /// Computes the confidence of samples: the smaller of the time that they cover, in units of `interval`, and of
 /// their number, where one sample per minute fills an `interval`.
-pub fn confidence_evidence(of: Basis, stats: SampleStats, interval: Duration) -> Evidence {
+pub fn confidence_evidence(of: Resource, stats: SampleStats, interval: Duration) -> Evidence {
     let lifespan = match (stats.first, stats.last) {
         (Some(first), Some(last)) => last.nanos_since(first) as f64 / interval.as_nanos() as f64,
         _ => 0.0,

@@ -2,12 +2,20 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{history::OomBump, types::Time};
+use crate::{
+    history::OomBump,
+    types::{
+        Quantity, Time,
+        units::{Bytes, MilliCpu, round_up_to_multiple},
+    },
+};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{Display, IntoStaticStr};
 
 use super::{plan::PlannedRequest, policy::Cap, throttling::Throttled};
+
+pub use crate::types::Resource;
 
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,8 +56,8 @@ pub struct ResourceExplanation {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
-    /// The resource of the samples.
-    pub of: Basis,
+    /// The resource of the samples that determine the confidence: CPU, also for memory, unless there are almost none.
+    pub of: Resource,
     pub samples: u64,
     /// Time of the earliest sample.
     pub first: Option<Time>,
@@ -73,16 +81,6 @@ impl Evidence {
     }
 }
 
-/// The samples that determine the confidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Basis {
-    /// CPU samples; the default, also for memory.
-    Cpu,
-    /// Memory samples, because there are no CPU samples.
-    Memory,
-}
-
 /// The minimum of a recommendation, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -102,6 +100,21 @@ pub struct Rounding {
     pub humanized: bool,
     /// Round up to whole cores.
     pub whole_cores: bool,
+}
+
+impl Rounding {
+    /// Rounds an amount and converts it to a quantity.
+    pub fn quantity(&self, resource: Resource, amount: i64) -> Quantity {
+        // An invalid multiple leaves the amount as it is; flags reject it.
+        let up = |amount, multiple| round_up_to_multiple(amount, multiple).unwrap_or(amount);
+        let amount = up(amount, self.multiple);
+        match resource {
+            Resource::Cpu if self.whole_cores => Quantity::cpu(MilliCpu(up(amount, 1000))),
+            Resource::Cpu => Quantity::cpu(MilliCpu(amount)),
+            Resource::Memory if self.humanized && amount != 0 => Quantity::humanized(Bytes(amount)),
+            Resource::Memory => Quantity::memory(Bytes(amount)),
+        }
+    }
 }
 
 #[skip_serializing_none]
@@ -133,7 +146,7 @@ pub struct ConfidenceFactor {
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display, IntoStaticStr,
 )]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RecommendationReason {
     /// There are no samples: the result is the floor.
     NoData,
@@ -171,11 +184,6 @@ impl RecommendationReason {
         Self::NodeCap,
         Self::PodCap,
     ];
-
-    /// The name in metrics, conditions, events and explanations.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Explains the target in one short line: `p90 of 8.0 d, +15 %`.
@@ -201,7 +209,7 @@ impl fmt::Display for ResourceExplanation {
                 write!(f, "p{percentile:.0} of {days:.1} d, raised: throttled {share:.0} %")
             }
             RecommendationReason::Plan => {
-                let profile = self.plan.as_ref().map_or("", |plan| plan.profile.name());
+                let profile = self.plan.as_ref().map_or("", |plan| plan.profile.into_str());
                 write!(f, "plan of the profile {profile}")
             }
             RecommendationReason::MinAllowed => write!(f, "minAllowed of the policy"),

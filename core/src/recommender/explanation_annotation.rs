@@ -30,43 +30,22 @@ pub const MAX_BYTES: usize = crate::api::state::MAX_STATE_BYTES;
 const VERSION: u32 = 1;
 
 /// The content of an annotation. The numbers themselves are in the status.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredExplanation {
     /// When the recommendation was computed.
     pub at: Time,
     /// The maximum of all containers of a pod together.
-    #[serde(default, rename = "room")]
+    #[serde(default, rename = "room", skip_serializing_if = "PodLimits::is_unlimited")]
     pub pod_limits: PodLimits,
     /// The explanations by container. Containers may be missing.
     pub containers: Vec<StoredContainer>,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredContainer {
     pub name: Arc<str>,
     #[serde(flatten)]
     pub explanation: Explanation,
-}
-
-#[derive(Serialize)]
-struct WrittenExplanation<'a> {
-    at: Time,
-    #[serde(skip_serializing_if = "PodLimits::is_unlimited")]
-    room: PodLimits,
-    containers: &'a [WrittenContainer<'a>],
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct WrittenContainer<'a> {
-    name: &'a str,
-    #[serde(flatten)]
-    explanation: &'a Explanation,
-}
-
-impl<'a> From<&'a ContainerRecommendation> for WrittenContainer<'a> {
-    fn from(recommendation: &'a ContainerRecommendation) -> Self {
-        Self { name: &recommendation.container, explanation: &recommendation.explanation }
-    }
 }
 
 /// Hashes a parsed recommendation: containers by name, amounts by value. Annotations are bound to a status by it, so
@@ -105,28 +84,30 @@ pub fn write(
     pod_limits: PodLimits,
     at: Time,
 ) -> Option<String> {
-    let all_containers: Vec<WrittenContainer<'_>> =
-        recommendation.containers.iter().map(Into::into).collect();
-    let text = |containers: &[WrittenContainer<'_>]| {
-        let written = WrittenExplanation { at, room: pod_limits, containers };
-        write_state(&written, VERSION, Some(hash)).ok()
+    let stored = |container: &ContainerRecommendation| StoredContainer {
+        name: Arc::clone(&container.container),
+        explanation: container.explanation.clone(),
     };
-    if all_containers.is_empty() {
+    let containers = recommendation.containers.iter().map(stored).collect();
+    let mut stored = StoredExplanation { at, pod_limits, containers };
+    if stored.containers.is_empty() {
         return None;
     }
-    if let Some(text) = text(&all_containers).filter(|text| text.len() <= MAX_BYTES) {
+    let text = |stored: &StoredExplanation| write_state(stored, VERSION, Some(hash)).ok();
+    if let Some(text) = text(&stored).filter(|text| text.len() <= MAX_BYTES) {
         return Some(text);
     }
-    let mut left = MAX_BYTES.checked_sub(text(&[])?.len())?;
-    let mut fitting = 0;
-    for container in &all_containers {
+    let all_containers = std::mem::take(&mut stored.containers);
+    let mut left = MAX_BYTES.checked_sub(text(&stored)?.len())?;
+    for container in all_containers {
         // Includes the comma after it.
-        let Some(rest) = left.checked_sub(serde_json::to_string(container).ok()?.len() + 1) else {
+        let Some(rest) = left.checked_sub(serde_json::to_string(&container).ok()?.len() + 1) else {
             break;
         };
-        (left, fitting) = (rest, fitting + 1);
+        left = rest;
+        stored.containers.push(container);
     }
-    if fitting == 0 { None } else { text(&all_containers[..fitting]) }
+    if stored.containers.is_empty() { None } else { text(&stored) }
 }
 
 pub fn stored_recommendation_hash(text: &str) -> Option<u64> {

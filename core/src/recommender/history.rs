@@ -190,6 +190,10 @@ impl History {
         self.find(name).ok().map(|index| &self.containers[index].1)
     }
 
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut ContainerHistory> {
+        self.find(name).ok().map(|index| &mut self.containers[index].1)
+    }
+
     pub fn remove(&mut self, name: &str) {
         if let Ok(index) = self.find(name) {
             self.containers.remove(index);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    history::{Measurement, Sample, SampleBatch, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch},
     types::Time,
 };
 
@@ -211,8 +211,8 @@ impl ContainerBuilder {
     ) -> SampleResult {
         let Sample { replica, at, covers, .. } = sample;
         let (gauge, value) = match sample.measurement {
-            Measurement::CpuCores(cores) => (UsageMetric::Cpu, cores),
-            Measurement::MemoryBytes(bytes) => (UsageMetric::Memory, bytes),
+            Measurement::CpuCores(cores) => (Resource::Cpu, cores),
+            Measurement::MemoryBytes(bytes) => (Resource::Memory, bytes),
             Measurement::OutOfMemory { .. } if live.is_some_and(|live| *at >= live) => {
                 return SampleResult::AlreadyKnown;
             }
@@ -248,10 +248,10 @@ impl ContainerBuilder {
         let (history, rules) = (&mut self.history, &self.rules);
         let report = |result| report(SampleResult::from_result(result));
         match batch.gauge {
-            UsageMetric::Cpu => {
+            Resource::Cpu => {
                 span.add_cpu_to(history, (&mut self.cpu, decay_cache), rules, report);
             }
-            UsageMetric::Memory => span.add_memory_to(history, &mut self.memory, rules, report),
+            Resource::Memory => span.add_memory_to(history, &mut self.memory, rules, report),
         }
         self.prune_if_crowded(batch.replica);
     }

@@ -8,12 +8,9 @@ use super::{
     policy::ResourceAmounts,
     recommendation::{ContainerRecommendation, Recommendation},
 };
-use crate::{
-    api::{
-        ResourceList,
-        vpa::{self, Condition, VerticalPodAutoscalerStatus},
-    },
-    types::quantity::Quantity,
+use crate::api::{
+    ResourceList, ResourceName,
+    vpa::{self, Condition, VerticalPodAutoscalerStatus},
 };
 
 /// The status of an object as last read, reduced to what a comparison needs: ten thousand are in memory.
@@ -42,12 +39,6 @@ pub enum StatusChange {
     /// Only bounds changed, and by less than the dead-band.
     WithinDeadBand,
     Write,
-}
-
-/// Amounts of one container by resource: target, lower bound, upper bound, uncapped target.
-struct ContainerAmounts<'a, I> {
-    container: &'a str,
-    amounts: [I; 4],
 }
 
 impl PublishedStatus {
@@ -111,57 +102,33 @@ impl PartialEq for RecommendationHash {
 impl RecommendationHash {
     /// Hashes a computed recommendation.
     pub fn new(recommendation: &Recommendation) -> Self {
-        let list = |amounts: &ResourceAmounts| {
-            let cpu = amounts.cpu.map(|amount| ("cpu", amount));
-            cpu.into_iter().chain(amounts.memory.map(|amount| ("memory", amount)))
-        };
-        Self::from_containers(recommendation.containers.iter().map(|container| ContainerAmounts {
-            container: &container.container,
-            amounts: [
-                list(&container.target),
-                list(&container.lower),
-                list(&container.upper),
-                list(&container.uncapped),
-            ],
-        }))
+        Self::of_object(&to_object(recommendation))
     }
 
     pub fn of_object(recommendation: &vpa::Recommendation) -> Self {
-        fn list(list: &ResourceList) -> impl Iterator<Item = (&str, Quantity)> {
-            list.iter().map(|(name, amount)| (name.as_str(), amount))
-        }
-        let containers = recommendation.container_recommendations.iter();
-        Self::from_containers(containers.map(|container| ContainerAmounts {
-            container: &container.container_name,
-            amounts: [
-                list(&container.target),
-                list(&container.lower_bound),
-                list(&container.upper_bound),
-                list(&container.uncapped_target),
-            ],
-        }))
-    }
-
-    fn from_containers<'a, I: Iterator<Item = (&'a str, Quantity)>>(
-        containers: impl Iterator<Item = ContainerAmounts<'a, I>>,
-    ) -> Self {
         let (mut without_bounds, mut bounds) = (DefaultHasher::new(), DefaultHasher::new());
         let mut amounts = Vec::new();
-        for ContainerAmounts { container, amounts: lists } in containers {
-            container.hash(&mut without_bounds);
+        for container in &recommendation.container_recommendations {
+            container.container_name.hash(&mut without_bounds);
             let of_container = amounts.len();
             amounts.resize(of_container + 4, f32::NAN);
+            let lists = [
+                &container.target,
+                &container.lower_bound,
+                &container.upper_bound,
+                &container.uncapped_target,
+            ];
             for (index, list) in lists.into_iter().enumerate() {
                 let is_bound = matches!(index, 1 | 2);
                 let hasher = if is_bound { &mut bounds } else { &mut without_bounds };
                 index.hash(hasher);
-                for (name, amount) in list {
-                    name.hash(hasher);
+                for (name, amount) in list.iter() {
+                    name.as_str().hash(hasher);
                     amount.hash(hasher);
                     let resource = match name {
-                        "cpu" => 0,
-                        "memory" => 1,
-                        _ => continue,
+                        ResourceName::Cpu => 0,
+                        ResourceName::Memory => 1,
+                        ResourceName::Other(_) => continue,
                     };
                     if is_bound {
                         amounts[of_container + (index - 1) * 2 + resource] = amount.as_f64() as f32;

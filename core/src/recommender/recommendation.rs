@@ -11,7 +11,7 @@ use super::{
     estimate::{
         EstimatorChain, PercentileReading, Resource, ResourceEstimate, confidence_evidence,
     },
-    explanation::{Basis, Explanation, Floor, ResourceExplanation, Rounding},
+    explanation::{Explanation, Floor, ResourceExplanation, Rounding},
     history::History,
     model_settings::{ModelRules, Percentiles, Settings},
     plan::{CpuDecision, MemoryDecision, PlanDecision, PlanProfile, PlanRules, PlannedRequest},
@@ -139,7 +139,7 @@ impl Estimator<'_> {
         let chain = EstimatorChain {
             resource: Resource::Cpu,
             evidence: confidence_evidence(
-                Basis::Cpu,
+                Resource::Cpu,
                 container.cpu_samples,
                 settings.cpu.confidence_interval,
             ),

@@ -204,7 +204,7 @@ impl SpanSamples {
 
 #[cfg(test)]
 mod tests {
-    use crate::history::UsageMetric;
+    use crate::history::Resource;
 
     use super::*;
 
@@ -213,7 +213,7 @@ mod tests {
     fn splitter(covers: u64) -> SpanSplitter {
         let batch = SampleBatch {
             replica: &"web-0".into(),
-            gauge: UsageMetric::Cpu,
+            gauge: Resource::Cpu,
             covers: Some(Duration::from_secs(covers)),
             points: &[],
         };

@@ -39,10 +39,7 @@ pub struct ClockEvidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClockDoubt {
     #[error("the API server's clock shows {server}")]
-    ServerDisagrees {
-        /// The time of the API server's clock.
-        server: Time,
-    },
+    ServerDisagrees { server: Time },
     /// Nearly all records look expired or written in the future, and the time is not confirmed.
     #[error("the time is not confirmed yet")]
     Unconfirmed,

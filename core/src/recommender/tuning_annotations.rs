@@ -30,14 +30,14 @@ pub struct Tuning {
 
 type AnnotationReader = fn(&str, &mut Tuning) -> Option<()>;
 
-/// All tuning annotations. They are read in reverse order, so that single values override the profile.
+/// All tuning annotations. The profile is read first, so that single values override it.
 const READERS: [(AnnotationKey, AnnotationReader); 7] = [
     (PROFILE, |text, tuning| {
         if let Ok(profile) = text.parse::<RequestProfile>() {
             return set(&mut tuning.profile, Some(profile));
         }
         let profile = PROFILES.iter().find(|profile| profile.name == text)?;
-        *tuning = tuning.or(profile.tuning);
+        *tuning = profile.tuning;
         set(&mut tuning.profile, Some(RequestProfile::Vpa))
     }),
     (CPU_PERCENTILE, |text, tuning| set(&mut tuning.cpu_percentile, share(text))),
@@ -112,25 +112,14 @@ impl Tuning {
         annotations: &BTreeMap<String, String>,
     ) -> (Self, Vec<InvalidAnnotation>) {
         let (mut tuning, mut invalid) = (Self::NONE, Vec::new());
-        // Single values first: the profile only sets what they leave unset.
-        for (key, read) in READERS.iter().rev() {
+        for (key, read) in &READERS {
             if let Err(error) = key.read(annotations, |text| read(text, &mut tuning)) {
                 invalid.push(error);
             }
         }
+        // Single values are reported before the profile.
+        invalid.reverse();
         (tuning, invalid)
-    }
-
-    fn or(self, other: Self) -> Self {
-        Self {
-            profile: self.profile.or(other.profile),
-            cpu_percentile: self.cpu_percentile.or(other.cpu_percentile),
-            memory_percentile: self.memory_percentile.or(other.memory_percentile),
-            margin: self.margin.or(other.margin),
-            half_life: self.half_life.or(other.half_life),
-            cpu_floor: self.cpu_floor.or(other.cpu_floor),
-            memory_floor: self.memory_floor.or(other.memory_floor),
-        }
     }
 }
 

@@ -11,6 +11,8 @@ use crate::types::{
     units::{Bytes, MilliCpu},
 };
 
+pub use crate::types::Resource;
+
 /// Workloads, and what could not be read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
@@ -279,30 +281,6 @@ pub enum RuntimeHint {
         /// Whether the memory limit is set from the limit of the container.
         follows_limit: bool,
     },
-}
-
-/// CPU or memory.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::Display,
-    strum::IntoStaticStr,
-)]
-#[serde(rename_all = "camelCase")]
-#[strum(serialize_all = "camelCase")]
-pub enum Resource {
-    /// CPU, in millicores.
-    Cpu,
-    /// Memory, in bytes.
-    Memory,
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     recommender::{
         ContainerRecommendation, Explanation, RecommendationReason, ResourceAmounts,
         ResourceExplanation,
-        explanation::{Basis, EstimateStep, Evidence, Floor, Rounding},
+        explanation::{EstimateStep, Evidence, Floor, Resource, Rounding},
         policy::Cap,
     },
     types::{
@@ -33,7 +33,7 @@ pub fn explained(first: Time, last: Time, samples: u64) -> ResourceExplanation {
     };
     ResourceExplanation {
         evidence: Evidence {
-            of: Basis::Cpu,
+            of: Resource::Cpu,
             samples,
             first: Some(first),
             last: Some(last),

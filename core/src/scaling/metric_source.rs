@@ -11,7 +11,7 @@ use super::{
 pub type Milli = i64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MetricSourceType {
     External,
     Prometheus,
@@ -21,13 +21,6 @@ pub enum MetricSourceType {
     ContainerResource,
     /// An external recommender service.
     Recommender,
-}
-
-impl MetricSourceType {
-    /// The label value.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Why a metric is not available. An unavailable metric is never treated as zero.
@@ -42,10 +35,7 @@ pub enum MetricError {
     NotANumber,
     /// The value was sampled too long ago.
     #[error("metric is stale: sampled at {at}")]
-    Stale {
-        /// When it was sampled.
-        at: Time,
-    },
+    Stale { at: Time },
     /// Too few pods are ready to compute anything.
     #[error(transparent)]
     PodsNotReady(#[from] PodsNotReady),

@@ -18,6 +18,8 @@ use crate::types::{
     units::{Bytes, MilliCpu},
 };
 
+pub use crate::types::Resource;
+
 /// The length of the window that usage is computed over.
 pub const WINDOW: Duration = Duration::from_mins(1);
 /// A sample that is older than this does not count.
@@ -25,27 +27,6 @@ pub const MAX_AGE: Duration = Duration::from_mins(5);
 /// The shortest time between two samples that a rate is computed from. A kubelet measures every ten to fifteen seconds: in a
 /// shorter time a counter may show the same measurement twice, whose rate would be zero.
 const MIN_SPAN: Duration = Duration::from_secs(15);
-
-/// A resource whose usage is known from series.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    strum::EnumString,
-    strum::IntoStaticStr,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum UsageResource {
-    /// A counter of CPU seconds.
-    Cpu,
-    /// A gauge of bytes.
-    Memory,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodUsage {
@@ -63,25 +44,14 @@ type Points = Vec<(Time, f64)>;
 /// The series of the containers of a namespace, for one resource.
 #[derive(Clone, Debug)]
 pub struct UsageSeries {
-    resource: UsageResource,
+    resource: Resource,
     now: Time,
     /// The points that count of each container, by pod. They are in order of time; there may be none.
     pods: HashMap<Box<str>, BTreeMap<Box<str>, Points>>,
 }
 
-impl UsageResource {
-    /// The name in requests, limits and metrics.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
-    pub fn from_name(name: &str) -> Option<Self> {
-        name.parse().ok()
-    }
-}
-
 impl UsageSeries {
-    pub fn new(resource: UsageResource, now: Time) -> Self {
+    pub fn new(resource: Resource, now: Time) -> Self {
         Self { resource, now, pods: HashMap::new() }
     }
 
@@ -139,7 +109,7 @@ impl UsageSeries {
         points.dedup_by_key(|(at, _)| *at);
         points.reverse();
         let mut from = 0;
-        if self.resource == UsageResource::Cpu {
+        if self.resource == Resource::Cpu {
             let resets = points.windows(2).rposition(|pair| pair[1].1 < pair[0].1);
             from = resets.map_or(0, |before| before + 1);
         }
@@ -154,7 +124,7 @@ impl UsageSeries {
 }
 
 /// The usage of a pod; `None` without a sample.
-fn pod_usage(resource: UsageResource, containers: BTreeMap<Box<str>, Points>) -> Option<PodUsage> {
+fn pod_usage(resource: Resource, containers: BTreeMap<Box<str>, Points>) -> Option<PodUsage> {
     let newest = |points: &Points| points.last().map(|(at, _)| *at);
     let at = containers.values().filter_map(newest).max()?;
     let begin = at.earlier(WINDOW);
@@ -165,11 +135,11 @@ fn pod_usage(resource: UsageResource, containers: BTreeMap<Box<str>, Points>) ->
             continue;
         }
         let amount = match resource {
-            UsageResource::Cpu => rate(&points).map(|(cores, span)| {
+            Resource::Cpu => rate(&points).map(|(cores, span)| {
                 usage.window = usage.window.max(span);
                 Quantity::cpu(MilliCpu::from_measured(cores))
             }),
-            UsageResource::Memory => {
+            Resource::Memory => {
                 mean(&points, begin).map(|bytes| Quantity::memory(Bytes::from_f64(bytes.round())))
             }
         };

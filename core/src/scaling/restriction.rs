@@ -1,88 +1,68 @@
 //! Why a workload does not have the replicas that its metrics ask for: a closed list, with the same names in metrics,
 //! conditions and `explain`.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use strum::IntoStaticStr;
 
-macro_rules! restrictions {
-    ($($(#[$doc:meta])* $reason:ident = $label:literal,)+) => {
-        /// A reason why replicas are not changed as proposed. Each kind of autoscaler uses some of them.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Restriction {
-            $($(#[$doc])* $reason,)+
-        }
-
-        impl Restriction {
-            /// The name used in labels, conditions and `explain`.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$reason => $label,)+
-                }
-            }
-        }
-    };
-}
-
-restrictions! {
+/// A reason why replicas are not changed as proposed. Each kind of autoscaler uses some of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum Restriction {
     /// All metrics are within the bounds in which replicas do not change.
-    WithinBounds = "within_bounds",
+    WithinBounds,
     /// The proposal adds more replicas at once than allowed.
-    UpscaleCapping = "upscale_capping",
+    UpscaleCapping,
     /// The proposal removes more replicas at once than allowed.
-    DownscaleCapping = "downscale_capping",
+    DownscaleCapping,
     /// The last change is within the forbidden window.
-    ForbiddenWindow = "forbidden_window",
+    ForbiddenWindow,
     /// The value has not been outside its bounds for long enough.
-    Delay = "delay",
+    Delay,
     /// The replicas are at the minimum.
-    Min = "min",
+    Min,
     /// The replicas are at the maximum.
-    Max = "max",
+    Max,
     /// The object is in dry-run mode.
-    DryRun = "dry_run",
+    DryRun,
     /// The metrics that are needed are not available.
-    MetricUnknown = "metric_unknown",
+    MetricUnknown,
     /// Too few pods are ready.
-    Availability = "availability",
+    Availability,
     /// A monitor is not OK, or an alert is firing.
-    Lifecycle = "lifecycle",
+    Lifecycle,
     /// The workload is scaled to zero.
-    Disabled = "disabled",
+    Disabled,
     /// The ratio of value and target is within tolerance.
-    WithinTolerance = "within_tolerance",
+    WithinTolerance,
     /// Filling in missing or unready pods cancels the change.
-    Padding = "padding",
+    Padding,
     /// A lower recommendation in the stabilization window delays scaling up.
-    StabilizedUp = "stabilized_up",
+    StabilizedUp,
     /// A higher recommendation in the stabilization window delays scaling down.
-    StabilizedDown = "stabilized_down",
+    StabilizedDown,
     /// The scale-up rate limits the change.
-    ScaleUpLimit = "scale_up_limit",
+    ScaleUpLimit,
     /// The scale-down rate limits the change.
-    ScaleDownLimit = "scale_down_limit",
+    ScaleDownLimit,
     /// Some metrics failed, which blocks scaling down.
-    PartialMetrics = "partial_metrics",
+    PartialMetrics,
     /// The scale cannot be read.
-    NoScale = "no_scale",
+    NoScale,
     /// The scale's selector is missing or invalid.
-    InvalidSelector = "invalid_selector",
+    InvalidSelector,
     /// Another autoscaler selects the same pods.
-    AmbiguousSelector = "ambiguous_selector",
+    AmbiguousSelector,
     /// Another controller acts on the same object and would undo the change.
-    BuiltinActs = "builtin_acts",
+    BuiltinActs,
     /// The object is paused in the direction of the change.
-    Paused = "paused",
+    Paused,
     /// An alert is firing, or its state is unknown.
-    HoldWhile = "hold_while",
+    HoldWhile,
     /// The fallback applies, because metrics are not available.
-    Fallback = "fallback",
+    Fallback,
     /// The pods of the workload are being resized or replaced for new resources.
-    VpaWave = "vpa_wave",
+    VpaWave,
     /// The target follows the requests that the pod template had, not those of the pods.
-    AtScalePoint = "at_scale_point",
-}
-
-impl Serialize for Restriction {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
+    AtScalePoint,
 }

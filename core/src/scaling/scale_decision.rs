@@ -85,7 +85,7 @@ pub struct UnknownMetric {
 /// The position of a value relative to its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Position {
     /// Above the high bound plus its tolerance.
     Above,
@@ -93,13 +93,6 @@ pub enum Position {
     Inside,
     /// Below the low bound minus its tolerance.
     Below,
-}
-
-impl Position {
-    /// The name used in the status.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl ScaleDecision {
@@ -133,7 +126,7 @@ impl ScaleDecision {
             unknown_since: self.unknown_since.map(to_timestamp),
             held_until: self.held_until.map(to_timestamp),
             to: self.desired.or(self.current).unwrap_or_default(),
-            restrictions: restrictions.map(|reason| reason.as_str().to_owned()).collect(),
+            restrictions: restrictions.map(|reason| reason.into_str().to_owned()).collect(),
         }
     }
 
@@ -174,7 +167,7 @@ impl MetricDecision {
             value: self.value.map(|value| quantity(value as Milli)),
             low: self.bounds.map(|bounds| quantity(bounds.tolerated_low)),
             high: self.bounds.map(|bounds| quantity(bounds.tolerated_high)),
-            position: self.position.map_or("", Position::as_str).to_owned(),
+            position: self.position.map_or("", Into::into).to_owned(),
             since: self.since.map(to_timestamp),
             proposal: self.proposal,
             chosen: self.is_chosen,

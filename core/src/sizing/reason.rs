@@ -26,7 +26,6 @@ pub enum SizingReason {
     /// The request is not changed, because an autoscaler of replicas follows it.
     HeldForHpa {
         resource: ResourceName,
-        /// Name of the HorizontalPodAutoscaler.
         hpa: Box<str>,
     },
     NoLimit {
@@ -64,7 +63,7 @@ pub enum MissingInput {
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Display, IntoStaticStr,
 )]
 #[serde(rename_all = "camelCase")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum CapRule {
     /// `minAllowed` of the container policy.
     MinAllowed,
@@ -97,11 +96,6 @@ pub enum CapRule {
 }
 
 impl CapRule {
-    /// The label value in metrics.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
     /// The text in upstream's pod annotation, if upstream mentions the rule.
     const fn annotation_verb(self) -> Option<&'static str> {
         match self {
@@ -155,7 +149,7 @@ impl SizingReason {
 
 /// Why a pod cannot be sized. The pod is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum SizingError {
     #[error("the LimitRanges of the namespace are unknown: the pod is not changed")]
     LimitRangesUnknown,
@@ -164,10 +158,7 @@ pub enum SizingError {
         "container {container} has no recommendation and the pod violates a LimitRange: upstream's release panics for \
          such a pod, so with --compat=upstream it is not changed"
     )]
-    CrashesUpstream {
-        /// The container without a recommendation.
-        container: Arc<str>,
-    },
+    CrashesUpstream { container: Arc<str> },
     #[error("the startup boost of container {container} {problem}: fix it in the VPA")]
     #[strum(serialize = "bad_startup_boost")]
     InvalidBoost {
@@ -187,25 +178,8 @@ pub enum SizingError {
     QuotaExceeded { excess: Box<QuotaExceeded> },
     /// The QoS class of a pod is fixed when it is created, so a resize must not change it.
     #[error("a resize would change the QoS class from {from} to {to}, which is not allowed")]
-    QosWouldChange {
-        from: QosClass,
-        /// The class after the resize.
-        to: QosClass,
-    },
+    QosWouldChange { from: QosClass, to: QosClass },
     /// The pod or its VPA exceeds a size limit. Sizing it would delay other pods.
     #[error("{count} {what} exceed the limit of {most}: the pod is not changed")]
-    TooLarge {
-        /// What there is too much of, in the plural.
-        what: &'static str,
-        /// The actual number.
-        count: usize,
-        most: usize,
-    },
-}
-
-impl SizingError {
-    /// The label value in metrics.
-    pub fn name(&self) -> &'static str {
-        self.into()
-    }
+    TooLarge { what: &'static str, count: usize, most: usize },
 }

@@ -7,7 +7,7 @@ use super::{
     sizing_spec::SizingRules,
 };
 use crate::{
-    api::vpa::ContainerRecommendation,
+    api::{ResourceName, vpa::ContainerRecommendation},
     coordination::{RequestRange, Resource, SharedRequest, SharedRequestRule},
     types::quantity::{Format, Quantity},
 };
@@ -48,7 +48,7 @@ fn hold(
     rules: SizingRules,
     reasons: &mut Vec<CapReason>,
 ) {
-    let resource = request.resource.name();
+    let resource = ResourceName::from(request.resource);
     for (index, recommendation) in recommendations.iter_mut().enumerate() {
         let container = sized_container(pod, &recommendation.container_name, rules);
         let Some(current) =
@@ -87,7 +87,7 @@ fn bound(
             (None, None, CapRule::ScalePoint)
         }
     };
-    let resource = request.resource.name();
+    let resource = ResourceName::from(request.resource);
     let range = RequestRange { min, max, ..RequestRange::default() };
     for field in RecommendationField::ALL {
         let mut found: Vec<(usize, Quantity)> = Vec::new();
@@ -332,7 +332,7 @@ mod tests {
         let raised = sized(SharedRequestRule::AtMaxReplicas(500));
         assert_eq!(cpu(&raised), [400, 100]);
         let rule = raised[0].reasons.iter().find_map(|reason| match reason {
-            SizingReason::Capped { rule, .. } => Some(rule.name()),
+            SizingReason::Capped { rule, .. } => Some(rule.into_str()),
             _ => None,
         });
         assert_eq!(rule, Some("at_max_replicas"));

@@ -5,7 +5,6 @@
 
 use std::ops::{Add, Sub};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The largest amount that a float converts to. It means "no bound": an upper bound without any confidence
@@ -14,36 +13,14 @@ pub const MAX_AMOUNT: i64 = 100_000_000_000_000;
 
 /// CPU in thousandths of a core.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct MilliCpu(pub i64);
 
 /// Memory in bytes.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
 pub struct Bytes(pub i64);

@@ -6,13 +6,10 @@ use super::{skip_reason::SkipReason, update_reason::UpdateReason};
 use crate::sizing::SizedContainer;
 
 #[derive(Clone, Debug, PartialEq, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Action {
     /// Evicts the pod, with its uid as a precondition.
-    Evict {
-        /// Why the pod needs an update.
-        reason: UpdateReason,
-    },
+    Evict { reason: UpdateReason },
     /// Resizes the pod in place.
     Resize {
         /// Why the pod needs an update.
@@ -26,22 +23,11 @@ pub enum Action {
     },
     /// Removes the startup boost of containers.
     #[strum(serialize = "unboost")]
-    RemoveBoost {
-        containers: Vec<Arc<str>>,
-        /// The new resources.
-        sized_containers: Vec<SizedContainer>,
-    },
+    RemoveBoost { containers: Vec<Arc<str>>, sized_containers: Vec<SizedContainer> },
     /// Scales the workload to a second replica before its only pod is evicted.
     Surge,
     /// Scales the workload back to one replica.
     EndSurge,
-}
-
-impl Action {
-    /// The value in metrics and reports.
-    pub fn as_str(&self) -> &'static str {
-        self.into()
-    }
 }
 
 /// One step of a pass. The state must be persisted before the step is executed, or the step must be skipped.

@@ -46,31 +46,19 @@ fn is_empty(condition: &ResizeCondition) -> bool {
     condition.reason.is_empty() && condition.message.is_empty()
 }
 
-/// The progress of a pod's resize, by its conditions and by what the updater wrote.
+/// The progress of a pod's resize, by its conditions and by what the updater wrote; `since` is when that began, if known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResizePhase {
     /// No resize was requested, or the last one is complete.
     Settled,
     /// It was requested, and the kubelet has not reported on it yet.
-    Proposed {
-        /// Since when, if known.
-        since: Option<Time>,
-    },
+    Proposed { since: Option<Time> },
     /// The node has no capacity for it at present.
-    Deferred {
-        /// Since when, if known.
-        since: Option<Time>,
-    },
+    Deferred { since: Option<Time> },
     /// The kubelet is applying it.
-    InProgress {
-        /// Since when, if known.
-        since: Option<Time>,
-    },
+    InProgress { since: Option<Time> },
     /// It failed on the node. The kubelet retries.
-    Error {
-        /// Since when, if known.
-        since: Option<Time>,
-    },
+    Error { since: Option<Time> },
     /// It exceeds the capacity of the node.
     Infeasible,
 }

@@ -7,9 +7,9 @@ use crate::{
     types::Time,
 };
 
-/// Why a pod is not updated. Its text is the message for conditions and explanations.
+/// Why a pod is not updated. `until` is when that ends, or `None` if never. Its text is the message for conditions and explanations.
 #[derive(Clone, Debug, PartialEq, thiserror::Error, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum SkipReason {
     #[error("the update mode does not update running pods")]
     Mode,
@@ -52,10 +52,7 @@ pub enum SkipReason {
     WithinPlan,
     #[error("its requests are within bounds, and it is too young for a smaller update until {}", second_of(*.until))]
     #[strum(serialize = "young")]
-    TooYoung {
-        /// When it will be old enough.
-        until: Time,
-    },
+    TooYoung { until: Time },
     #[error("its requests are within bounds, and its start time is unknown")]
     AgeUnknown,
     #[error("no container meets all eviction requirements")]
@@ -63,21 +60,13 @@ pub enum SkipReason {
     #[error("its startup boost is active")]
     Boosted,
     #[error("its group has {live} live pods, fewer than minReplicas")]
-    BelowMinReplicas {
-        /// Live pods of the group.
-        live: u32,
-    },
+    BelowMinReplicas { live: u32 },
     #[error("the desired number of replicas of its controller is unknown")]
     ReplicasUnknown,
     #[error(
         "{alive} of {wanted} desired pods of its group are available, and no more may be disrupted"
     )]
-    Budget {
-        /// Available pods of the group.
-        alive: u32,
-        /// Desired pods of the group.
-        wanted: u32,
-    },
+    Budget { alive: u32, wanted: u32 },
     /// The pod has not started or is not ready yet.
     #[error("it is not ready yet")]
     Starting,
@@ -118,32 +107,17 @@ pub enum SkipReason {
     HeartbeatAwaited,
     /// The maintenance windows of the VPA are closed.
     #[error("{}", next_window(.until.as_ref()))]
-    OutsideWindow {
-        /// When the next one opens; `None` if never.
-        until: Option<Time>,
-    },
+    OutsideWindow { until: Option<Time> },
     #[error("the workload was changed recently: no further change before {}", second_of(*.until))]
-    CoolDown {
-        /// When it may be changed again.
-        until: Time,
-    },
+    CoolDown { until: Time },
     #[error("the first changed pod is observed until at least {}", second_of(*.until))]
-    Canary {
-        /// The earliest end of the observation.
-        until: Time,
-    },
+    Canary { until: Time },
     /// The circuit breaker of the workload is open: changed pods are worse than before.
     #[error("changed pods are worse than before; changes are blocked until {}", second_of(*.until))]
-    BreakerOpen {
-        /// When it closes.
-        until: Time,
-    },
+    BreakerOpen { until: Time },
     /// The circuit breaker of the cluster is open: changes caused regressions in several workloads.
     #[error("changes caused regressions in several workloads; all changes are blocked until {}", second_of(*.until))]
-    ClusterBreakerOpen {
-        /// When it closes.
-        until: Time,
-    },
+    ClusterBreakerOpen { until: Time },
     #[error("recent evictions had no observed effect")]
     #[strum(serialize = "unproven")]
     EffectUnproven,
@@ -183,11 +157,6 @@ impl SkipReason {
             Hold::ProposalUnknown => Self::ProposalUnknown(text),
             Hold::AtMaxReplicas => Self::AtMaxReplicas(text),
         }
-    }
-
-    /// The name in metrics, conditions and reports.
-    pub fn as_str(&self) -> &'static str {
-        self.into()
     }
 
     /// The reasons of pods that need no update.
@@ -234,7 +203,7 @@ impl SkipReason {
 
     /// Whether a needed update is blocked, as `restricted_scaling` reports it.
     pub fn is_restriction(&self) -> bool {
-        !Self::NEEDS_NO_UPDATE.contains(&self.as_str())
+        !Self::NEEDS_NO_UPDATE.contains(&self.into_str())
     }
 
     /// Names of all reasons that block a needed update.
@@ -282,8 +251,8 @@ mod tests {
                 lacks_replicas: false,
                 target: None,
             });
-            assert_eq!(skip.as_str(), name);
-            assert!(SkipReason::GUARDS.contains(&skip.as_str()) && skip.is_restriction());
+            assert_eq!(skip.into_str(), name);
+            assert!(SkipReason::GUARDS.contains(&skip.into_str()) && skip.is_restriction());
             assert!(skip.to_string().contains("HorizontalPodAutoscaler web"), "{skip}");
         }
     }

@@ -15,7 +15,7 @@ use crate::{
 
 /// Why a pod needs an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum UpdateReason {
     /// A container was OOM killed recently, soon after its start.
     QuickOom,
@@ -23,13 +23,6 @@ pub enum UpdateReason {
     OutsideRange,
     /// The pod is old enough, and its requests are far enough from the target.
     Drift,
-}
-
-impl UpdateReason {
-    /// The value in metrics and reports.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// Returns the time after the start of a container within which an OOM kill is a quick one.

@@ -4,7 +4,7 @@ use crate::types::Time;
 
 use super::{
     band::Band,
-    propose::{Convergence, Proposal},
+    propose::{Convergence, Proposal, ProposalInput},
     spec::EffectiveSpec,
 };
 use crate::{
@@ -199,10 +199,7 @@ impl EvaluationContext<'_> {
             let (sum, ready) = self.readiness.total_usage(self.pods, *is_cpu, usage)?;
             let band = source.band.ok_or(MetricError::NotANumber)?;
             return Ok(ReplicaProposal {
-                proposal: self
-                    .rules
-                    .proposal_input(self.scale.spec_replicas, ready, self.fixes)
-                    .propose(sum, &band),
+                proposal: self.proposal_input(ready).propose(sum, &band),
                 ready_pods: ready,
                 is_ignored_zero: false,
             });
@@ -211,7 +208,7 @@ impl EvaluationContext<'_> {
             return Ok(proposal);
         }
         let ready = self.readiness.ready_pods(self.pods, self.scale)?;
-        let input = self.rules.proposal_input(self.scale.spec_replicas, ready, self.fixes);
+        let input = self.proposal_input(ready);
         let is_zero = match &value {
             MetricValue::Sum { sum, .. } => *sum == 0,
             MetricValue::Recommendation(advice) => advice.replicas == 0,
@@ -232,6 +229,11 @@ impl EvaluationContext<'_> {
             MetricValue::Usage { .. } => return Err(MetricError::NotANumber),
         };
         Ok(ReplicaProposal { proposal, ready_pods: ready, is_ignored_zero: false })
+    }
+
+    fn proposal_input(&self, ready_pods: u32) -> ProposalInput<'_> {
+        let (rules, spec_replicas) = (self.rules, self.scale.spec_replicas);
+        ProposalInput { rules, spec_replicas, ready_pods, fixes: self.fixes }
     }
 
     /// With scale to zero, a value of zero proposes no replicas, and any other value one replica if there is none.

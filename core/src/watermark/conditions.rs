@@ -16,6 +16,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(const_into_str)]
 pub enum ConditionType {
     /// The scale of the target can be read and updated.
     AbleToScale,
@@ -40,10 +41,6 @@ pub enum ConditionType {
 
 impl ConditionType {
     pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
-
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 
     /// The label value of the gauge that exports the condition, if it is exported.
     pub const fn label(self) -> Option<&'static str> {
@@ -168,7 +165,8 @@ pub fn condition_since(
     status: &WatermarkPodAutoscalerStatus,
     condition_type: ConditionType,
 ) -> StateSince {
-    let found = status.conditions.iter().find(|condition| condition.kind == condition_type.name());
+    let found =
+        status.conditions.iter().find(|condition| condition.kind == condition_type.into_str());
     found.map_or(StateSince { holds: false, at: Time::EPOCH }, |condition| StateSince {
         holds: condition.status == "True",
         at: condition.last_transition_time.as_ref().map_or(Time::EPOCH, from_timestamp),
@@ -182,7 +180,7 @@ pub fn set_condition(
     now: Time,
 ) {
     let status_text = if update.holds { "True" } else { "False" };
-    let name = update.condition_type.name();
+    let name = update.condition_type.into_str();
     let index = status.conditions.iter().position(|condition| condition.kind == name);
     let mut condition = index.map_or_else(
         || Condition { kind: name.to_owned(), ..Condition::default() },

@@ -19,7 +19,7 @@ pub fn is_pending(status: &WatermarkPodAutoscalerStatus) -> bool {
     let able_to_scale = status
         .conditions
         .iter()
-        .find(|condition| condition.kind == ConditionType::AbleToScale.name());
+        .find(|condition| condition.kind == ConditionType::AbleToScale.into_str());
     able_to_scale.is_some_and(|condition| [PENDING, INDETERMINATE].contains(&&*condition.reason))
         && !condition_since(status, ConditionType::DryRun).holds
 }

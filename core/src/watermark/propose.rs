@@ -1,36 +1,25 @@
 //! The replica proposal of one metric, or of the response of an external recommender.
 
-use std::str::FromStr;
-
 use super::{
     band::Band,
     rounding::{
         divide_rounding_down, divide_rounding_up, replicas_from_float, round_up_to_multiple,
     },
+    spec::EffectiveSpec,
 };
 use crate::{
     scaling::{Milli, Position, RecommendResponse},
     types::compat::{Fix, Fixes},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumString)]
 pub enum ConvergeTowards {
     /// Remove replicas until the metric is near the high watermark.
+    #[strum(serialize = "highwatermark")]
     High,
     /// Add replicas until the metric is near the low watermark.
+    #[strum(serialize = "lowwatermark")]
     Low,
-}
-
-impl FromStr for ConvergeTowards {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "highwatermark" => Ok(Self::High),
-            "lowwatermark" => Ok(Self::Low),
-            _ => Err(()),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,22 +32,13 @@ pub enum Convergence {
     Step(ConvergeTowards),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProposalInput {
+#[derive(Clone, Copy, Debug)]
+pub struct ProposalInput<'a> {
+    pub rules: &'a EffectiveSpec,
     /// The current `spec.replicas` of the target.
     pub spec_replicas: i32,
     /// Number of pods that count as ready.
     pub ready_pods: u32,
-    /// Whether the metric is divided by the ready pods before it is compared.
-    pub is_average: bool,
-    /// Proposals are rounded up to a multiple of this number.
-    pub modulo: i32,
-    /// The watermark to converge to while the metric is between the watermarks.
-    pub converge: Option<ConvergeTowards>,
-    /// The minimum replicas.
-    pub min: i32,
-    /// The maximum replicas.
-    pub max: i32,
     /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
@@ -77,10 +57,10 @@ pub struct Proposal {
     pub convergence: Convergence,
 }
 
-impl ProposalInput {
+impl ProposalInput<'_> {
     /// Computes the proposal for a metric with this sum. An average metric needs at least one ready pod.
     pub fn propose(&self, sum: Milli, band: &Band) -> Proposal {
-        let shared_by = if self.is_average { self.ready_pods.max(1) } else { 1 };
+        let shared_by = if self.rules.is_average { self.ready_pods.max(1) } else { 1 };
         let value = if shared_by == 1 { sum as f64 } else { sum as f64 / f64::from(shared_by) };
         let exact = self.fixes.has(Fix::ReplicasAreCountedExactly);
         let ready = f64::from(self.ready_pods);
@@ -113,18 +93,18 @@ impl ProposalInput {
     /// Ready pods times the utilization of each. For an average metric this is the sum itself, which avoids the rounding of
     /// dividing first.
     fn ready_times_utilization(&self, sum: Milli) -> i128 {
-        let times = if self.is_average { 1 } else { self.ready_pods };
+        let times = if self.rules.is_average { 1 } else { self.ready_pods };
         i128::from(sum) * i128::from(times)
     }
 
     /// Rounds to the modulo without removing replicas.
     fn at_least_current(&self, replicas: i32) -> i32 {
-        round_up_to_multiple(replicas, self.modulo).max(self.spec_replicas)
+        round_up_to_multiple(replicas, self.rules.modulo).max(self.spec_replicas)
     }
 
     /// Rounds to the modulo without adding replicas.
     fn at_most_current(&self, replicas: i32) -> i32 {
-        round_up_to_multiple(replicas, self.modulo).min(self.spec_replicas)
+        round_up_to_multiple(replicas, self.rules.modulo).min(self.spec_replicas)
     }
 
     /// Computes the proposal for a recommendation. The recommendation gives the direction, its bounds give the position: a
@@ -138,7 +118,7 @@ impl ProposalInput {
             std::cmp::Ordering::Less => {
                 (self.at_most_current(response.replicas), Convergence::Outside(Position::Below))
             }
-            std::cmp::Ordering::Equal => match self.converge {
+            std::cmp::Ordering::Equal => match self.rules.converge_towards {
                 Some(ConvergeTowards::High) => {
                     self.step_towards(ConvergeTowards::High, response.lower_bound)
                 }
@@ -159,7 +139,9 @@ impl ProposalInput {
 
     /// The proposal while the metric is between the watermarks.
     fn converge(&self, sum: Milli, value: f64, band: &Band) -> (i32, Convergence) {
-        let Some(direction) = self.converge else { return (self.spec_replicas, Convergence::Off) };
+        let Some(direction) = self.rules.converge_towards else {
+            return (self.spec_replicas, Convergence::Off);
+        };
         let ready = f64::from(self.ready_pods);
         let exact = self.fixes.has(Fix::ReplicasAreCountedExactly);
         let end = match direction {
@@ -179,13 +161,15 @@ impl ProposalInput {
             ConvergeTowards::High | ConvergeTowards::Low => None,
         };
         // If the bounds cross, the minimum wins.
-        let end = end.map_or(self.spec_replicas, |end| end.min(self.max).max(self.min.max(1)));
+        let end = end.map_or(self.spec_replicas, |end| {
+            end.min(self.rules.limits.max).max(self.rules.limits.min.max(1))
+        });
         self.step_towards(direction, end)
     }
 
     /// One step towards `end`, unless it would go past it.
     fn step_towards(&self, direction: ConvergeTowards, end: i32) -> (i32, Convergence) {
-        let modulo = self.modulo.max(1);
+        let modulo = self.rules.modulo.max(1);
         let (replicas, is_past) = match direction {
             ConvergeTowards::High => {
                 let fewer = self.spec_replicas.saturating_sub(modulo).max(1);

@@ -4,11 +4,7 @@ use std::time::Duration;
 
 use crate::types::Time;
 
-use super::{
-    options::WpaOptions,
-    propose::{ConvergeTowards, ProposalInput},
-    scale_rate::ReplicaLimits,
-};
+use super::{options::WpaOptions, propose::ConvergeTowards, scale_rate::ReplicaLimits};
 use crate::{
     api::wpa::WatermarkPodAutoscalerSpec,
     scaling::{ReadinessPolicy, pod_readiness::NamespacedName},
@@ -140,32 +136,11 @@ impl EffectiveSpec {
             fixes,
         }
     }
-
-    /// The inputs for the proposal of each metric.
-    pub fn proposal_input(&self, replicas: i32, ready: u32, fixes: Fixes) -> ProposalInput {
-        ProposalInput {
-            spec_replicas: replicas,
-            ready_pods: ready,
-            is_average: self.is_average,
-            modulo: self.modulo,
-            converge: self.converge_towards,
-            min: self.limits.min,
-            max: self.limits.max,
-            fixes,
-        }
-    }
 }
 
 /// Whether all fields are set that upstream defaults in the object.
 pub fn has_defaults(spec: &WatermarkPodAutoscalerSpec) -> bool {
-    spec.min_replicas.is_some()
-        && spec.replica_scaling_absolute_modulo.is_some()
-        && !spec.algorithm.is_empty()
-        && spec.tolerance.is_some_and(|tolerance| tolerance.milli_value() != 0)
-        && spec.scale_up_limit_factor.is_some()
-        && spec.scale_down_limit_factor.is_some()
-        && spec.upscale_forbidden_window_seconds != 0
-        && spec.downscale_forbidden_window_seconds != 0
+    with_defaults(spec) == *spec
 }
 
 /// The spec with the defaults that upstream writes into the object.

@@ -56,28 +56,16 @@ pub enum SpecError {
     #[error("recommender and metrics can't be set at the same time, please choose one")]
     MetricsAndRecommender,
     #[error("metric.{kind} is nil while metric.Type is '{kind}'")]
-    MissingMetricBlock {
-        /// The metric type.
-        kind: String,
-    },
+    MissingMetricBlock { kind: String },
     #[error("watermarks are not set correctly, removing the WPA {0} from the Reconciler")]
     MissingWatermarks(String),
     /// A metric has no selector, not even an empty one.
     #[error("missing Labels for the {kind} metric {name}")]
-    MissingSelector {
-        /// The metric type.
-        kind: String,
-        name: String,
-    },
+    MissingSelector { kind: String, name: String },
     #[error(
         "low WaterMark of {kind} metric {name} has to be strictly inferior to the High Watermark"
     )]
-    WatermarksCross {
-        /// The metric type.
-        kind: String,
-        /// The metric name with its selector.
-        name: String,
-    },
+    WatermarksCross { kind: String, name: String },
     #[error("incorrect metric.Type: '{0}'")]
     UnknownMetricType(String),
     /// There are too many metrics. None is used, because using only some would scale by an incomplete spec.
@@ -86,15 +74,7 @@ pub enum SpecError {
     )]
     TooManyMetrics(usize),
     #[error("{what} has {bytes} bytes, at most {most} are allowed")]
-    TooLong {
-        field: &'static str,
-        /// Describes the text.
-        what: &'static str,
-        /// Its length in bytes.
-        bytes: usize,
-        /// The maximum length in bytes.
-        most: usize,
-    },
+    TooLong { field: &'static str, what: &'static str, bytes: usize, most: usize },
 }
 
 impl SpecError {

@@ -3,7 +3,10 @@
 
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-use crate::report::collect::object_names::NamedKind;
+use crate::{
+    cli::flag_syntax::{find, needs_value, split_value},
+    report::collect::object_names::NamedKind,
+};
 
 /// Names of values that are paths.
 const PATHS: [&str; 3] = ["DIR", "FILE", "PATH"];
@@ -77,7 +80,7 @@ impl<'a> Position<'a> {
             } else if let Some((flag, value)) = split_flag(position.command, word) {
                 match value {
                     Some(value) => position.values.push((flag, value.to_owned())),
-                    None => pending = takes_next_word(flag).then_some(flag),
+                    None => pending = needs_value(flag).then_some(flag),
                 }
             }
         }
@@ -88,7 +91,7 @@ impl<'a> Position<'a> {
             Expected::Argument { positional: positional(position.command, positionals), commands }
         } else {
             match split_flag(position.command, word) {
-                Some((flag, Some(value))) if takes_value(flag) => {
+                Some((flag, Some(value))) if flag.get_action().takes_values() => {
                     word[..word.len() - value.len()].clone_into(&mut position.prefix);
                     value.clone_into(&mut position.word);
                     Expected::Value(flag)
@@ -174,9 +177,8 @@ fn is_flag(word: &str) -> bool {
 /// Splits `--name=value`, `--name`, `-nvalue` or `-n`, or in Go's syntax `-name=value`.
 fn split_flag<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a Arg, Option<&'w str>)> {
     let body = word.trim_start_matches('-');
-    let (name, value) = body.split_once('=').map_or((body, None), |(n, v)| (n, Some(v)));
-    let mut flags = command.get_arguments();
-    if let Some(flag) = flags.find(|flag| flag.get_long() == Some(name)) {
+    let (name, value) = split_value(body);
+    if let Some(flag) = find(command, name) {
         return Some((flag, value));
     }
     let (letter, rest) = (name.chars().next()?, value);
@@ -187,15 +189,6 @@ fn split_flag<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a Arg, O
         (false, "", None) => Some((flag, None)),
         (false, attached, _) => Some((flag, Some(attached.strip_prefix('=').unwrap_or(attached)))),
     }
-}
-
-fn takes_value(flag: &Arg) -> bool {
-    matches!(flag.get_action(), ArgAction::Set | ArgAction::Append)
-}
-
-/// Whether the value of a flag is the next word, unless it is attached.
-fn takes_next_word(flag: &Arg) -> bool {
-    takes_value(flag) && !flag.is_require_equals_set()
 }
 
 /// The positional argument at an index; the last one if it can be repeated.

@@ -1,7 +1,7 @@
 //! Formats the fields of a log line. Control characters are escaped, so that names and messages from users of the cluster
 //! cannot control a terminal or fake a log line.
 
-use std::fmt::{self, Debug, Write};
+use std::fmt::{self, Debug};
 
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
@@ -9,24 +9,7 @@ use tracing_subscriber::{
     fmt::format::{FormatFields, Writer},
 };
 
-/// Escapes control characters.
-struct Escaped<'a, 'w>(&'a mut Writer<'w>);
-
-impl Write for Escaped<'_, '_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let mut rest = text;
-        while let Some(at) = rest.find(char::is_control) {
-            let (plain, from) = rest.split_at(at);
-            self.0.write_str(plain)?;
-            let mut characters = from.chars();
-            for c in characters.next().into_iter().flat_map(char::escape_default) {
-                self.0.write_char(c)?;
-            }
-            rest = characters.as_str();
-        }
-        self.0.write_str(rest)
-    }
-}
+use crate::cli::output::escape_to_one_line;
 
 /// Formats the message, and every other field as `name=value`, like tracing's default format. That one escapes the message
 /// and fields formatted with `Debug`, but not fields formatted with `Display`.
@@ -56,7 +39,7 @@ impl Line<'_> {
         if name != "message" {
             write!(self.writer, "{}=", name.strip_prefix("r#").unwrap_or(name))?;
         }
-        write!(Escaped(&mut self.writer), "{value:?}")
+        self.writer.write_str(&escape_to_one_line(&format!("{value:?}")))
     }
 }
 

@@ -9,7 +9,9 @@ use plimsoll_storage::prometheus::transport::{
 };
 
 use super::{non_empty, non_empty_path};
-use crate::cli::{cloud_identity::IdentityArgs, go_values, output::CliError};
+use crate::cli::{
+    cloud_identity::IdentityArgs, go_values, output::CliError, parsed_flags::ParsedFlags,
+};
 
 /// A username and password, or a token.
 #[derive(Clone, Debug, Args)]
@@ -37,7 +39,7 @@ impl SignInArgs {
     pub fn auth(
         &self,
         identity: &IdentityArgs,
-        variable: &impl Fn(&str) -> String,
+        typed: &ParsedFlags,
     ) -> Result<AuthConfig, CliError> {
         let token_file = non_empty_path(&self.prometheus_bearer_token_file);
         let token = &self.prometheus_bearer_token;
@@ -53,7 +55,7 @@ impl SignInArgs {
             ("--prometheus-bearer-token", !token.is_empty()),
             ("--username", !self.username.is_empty()),
         ];
-        if let Some((flag, sign_in)) = identity.sign_in(variable)? {
+        if let Some((flag, sign_in)) = identity.sign_in(typed)? {
             if let Some((other, _)) = selected.iter().find(|(_, given)| *given) {
                 return Err(CliError::usage(format!(
                     "{flag} and {other} are mutually exclusive: set one of them"
@@ -77,33 +79,30 @@ impl SignInArgs {
                     "--password and --prometheus-password-file are mutually exclusive: set one of them",
                 ));
             }
-            (Some(_), _) if self.user(variable).is_empty() => {
+            (Some(_), _) if self.user(typed).is_empty() => {
                 return Err(CliError::usage("--prometheus-password-file requires --username"));
             }
             (Some(path), _) => Some(SecretSource::File(path)),
             (None, password) => (!password.is_empty()).then(|| password.clone().into()),
         };
-        let user = self.user(variable);
-        Ok(match password.filter(|_| !user.is_empty()) {
-            Some(password)
-                if !self.username.is_empty() || matches!(password, SecretSource::File(_)) =>
-            {
-                AuthConfig::Basic { user, password }
-            }
-            _ => {
-                let user = non_empty(&variable("PROMETHEUS_USERNAME"));
-                match user.zip(non_empty(&variable("PROMETHEUS_PASSWORD"))) {
-                    None => AuthConfig::None,
-                    Some((user, password)) => {
-                        AuthConfig::Basic { user, password: Secret::from(password).into() }
-                    }
-                }
-            }
-        })
+        let user = self.user(typed);
+        if let Some(password) = password
+            && !user.is_empty()
+            && (!self.username.is_empty() || matches!(password, SecretSource::File(_)))
+        {
+            return Ok(AuthConfig::Basic { user, password });
+        }
+        let user = non_empty(&typed.environment.variable("PROMETHEUS_USERNAME"));
+        let found = user.zip(non_empty(&typed.environment.variable("PROMETHEUS_PASSWORD")));
+        Ok(found.map_or(AuthConfig::None, |(user, password)| AuthConfig::Basic {
+            user,
+            password: Secret::from(password).into(),
+        }))
     }
 
-    fn user(&self, variable: &impl Fn(&str) -> String) -> String {
-        non_empty(&self.username).unwrap_or_else(|| variable("PROMETHEUS_USERNAME"))
+    fn user(&self, typed: &ParsedFlags) -> String {
+        non_empty(&self.username)
+            .unwrap_or_else(|| typed.environment.variable("PROMETHEUS_USERNAME"))
     }
 }
 

@@ -20,9 +20,6 @@ use crate::{
     },
 };
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-dry-run/", env!("CARGO_PKG_VERSION"));
-
 pub(in crate::cli) const EXAMPLES: &str = "\
 Examples:
   plimsoll watermark dry-run list --all --all-namespaces
@@ -145,10 +142,12 @@ pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError
     match &arguments.action {
         DryRunCommand::List(ListArgs { selection: arguments, output }) => {
             let selection = arguments.selection()?;
-            let found =
-                with_cluster(&arguments.kubeconfig, USER_AGENT, terminal, async |cluster| {
-                    dry_run::find(&cluster, &selection).await.map_err(CliError::failed)
-                })?;
+            let found = with_cluster(
+                &arguments.kubeconfig,
+                "plimsoll-dry-run",
+                terminal,
+                async |cluster| dry_run::find(&cluster, &selection).await.map_err(CliError::failed),
+            )?;
             output::print_result(
                 &found.iter().map(|object| list_line(object, *output)).collect::<String>(),
             )?;
@@ -162,7 +161,7 @@ pub fn run(arguments: &DryRunArgs, terminal: &Terminal) -> Result<Exit, CliError
 
 fn set_all(arguments: &SelectionArgs, terminal: &Terminal, on: bool) -> Result<Exit, CliError> {
     let selection = arguments.selection()?;
-    with_cluster(&arguments.kubeconfig, USER_AGENT, terminal, async |cluster| {
+    with_cluster(&arguments.kubeconfig, "plimsoll-dry-run", terminal, async |cluster| {
         let mut exit = Exit::Fine;
         for object in dry_run::find(&cluster, &selection).await.map_err(CliError::failed)? {
             if !set_one(&cluster, &object, on).await? {
@@ -179,7 +178,7 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
     if lines.is_empty() {
         return Err(CliError::failed(format!("{file}: the file contains no rows")));
     }
-    with_cluster(&arguments.kubeconfig, USER_AGENT, terminal, async |cluster| {
+    with_cluster(&arguments.kubeconfig, "plimsoll-dry-run", terminal, async |cluster| {
         let mut exit = Exit::Fine;
         for line in lines {
             let row = match line {
@@ -194,24 +193,20 @@ fn revert_all(arguments: &RevertArgs, terminal: &Terminal) -> Result<Exit, CliEr
                     continue;
                 }
             };
-            if !revert_row(&cluster, &row).await? {
+            let is_set = match dry_run::find_one(&cluster, &row.namespace, &row.name).await {
+                Ok(object) if object.dry_run == row.dry_run => true,
+                Ok(object) => set_one(&cluster, &object, row.dry_run).await?,
+                Err(why) => {
+                    output::print_escaped_warning(&why);
+                    false
+                }
+            };
+            if !is_set {
                 exit = Exit::Findings;
             }
         }
         Ok(exit)
     })
-}
-
-/// Restores the setting of an object from its row. Returns whether it succeeded.
-async fn revert_row(cluster: &Cluster, row: &DryRunSetting) -> Result<bool, CliError> {
-    match dry_run::find_one(cluster, &row.namespace, &row.name).await {
-        Ok(object) if object.dry_run == row.dry_run => Ok(true),
-        Ok(object) => set_one(cluster, &object, row.dry_run).await,
-        Err(why) => {
-            output::print_escaped_warning(&why);
-            Ok(false)
-        }
-    }
 }
 
 /// Sets dry run of one object and prints the result. Returns whether it succeeded.

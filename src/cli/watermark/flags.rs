@@ -14,7 +14,7 @@ use crate::{
         parsed_flags::{NoEffect, ParsedFlags},
         prometheus_auth::{non_empty, non_empty_path},
     },
-    controllers::runtime::config::{ElectionConfig, LogConfig, LogFormat},
+    controllers::runtime::config::{Address, ElectionConfig, LogConfig, LogFormat, ProcessConfig},
 };
 
 /// The default TLS settings for recommenders.
@@ -79,7 +79,6 @@ const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const UPSTREAM_QPS: f64 = 20.0;
 /// Our default: enough to read the scale subresource of 1,500 targets in a period of 15 seconds.
 const DEFAULT_QPS: f64 = 100.0;
-const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// The ratio of burst to requests per second, as in upstream.
 const BURST_FACTOR: f64 = 1.5;
 
@@ -101,25 +100,25 @@ pub struct WatermarkClusterArgs {
 }
 
 impl WatermarkClusterArgs {
-    /// The kubeconfig file, to run outside the cluster.
-    pub fn kubeconfig(&self) -> Option<PathBuf> {
-        non_empty_path(&self.kubeconfig)
-    }
-
-    /// Requests per second. As in upstream's client, 0 or less means no limit.
-    pub fn qps(&self, compat: Compat) -> f32 {
-        let qps = self.rate(compat);
-        if qps > 0.0 { qps as f32 } else { f32::INFINITY }
-    }
-
-    /// The burst of requests, at least 1: a burst of 0 would block all requests.
-    pub fn burst(&self, compat: Compat) -> u32 {
-        ((self.rate(compat) * BURST_FACTOR) as u32).max(1)
-    }
-
-    fn rate(&self, compat: Compat) -> f64 {
+    /// The settings of a process. As in upstream's client, 0 requests per second or less mean no limit. The burst is at
+    /// least 1: a burst of 0 would block all requests.
+    pub fn process(
+        &self,
+        compat: Compat,
+        addresses: Vec<Address>,
+        log: LogConfig,
+        warnings: Vec<String>,
+    ) -> ProcessConfig {
         let default = if compat == Compat::Upstream { UPSTREAM_QPS } else { DEFAULT_QPS };
-        self.client_qps.unwrap_or(default)
+        let rate = self.client_qps.unwrap_or(default);
+        ProcessConfig {
+            addresses,
+            kubeconfig: non_empty_path(&self.kubeconfig),
+            qps: if rate > 0.0 { rate as f32 } else { f32::INFINITY },
+            burst: ((rate * BURST_FACTOR) as u32).max(1),
+            log,
+            warnings,
+        }
     }
 
     pub fn timeout(&self) -> Duration {
@@ -153,33 +152,19 @@ impl LeaseArgs {
         is_dry_run: bool,
         home: Option<String>,
     ) -> Result<ElectionConfig, &'static str> {
+        let enabled = self.enable_leader_election.unwrap_or(!is_dry_run);
         let configured = non_empty(&self.leader_elect_resource_namespace);
-        let election = ElectionConfig {
-            enabled: self.enable_leader_election.unwrap_or(!is_dry_run),
-            lease_duration: self.times.leader_elect_lease_duration,
-            renew_deadline: self.times.leader_elect_renew_deadline,
-            retry_period: self.times.leader_elect_retry_period,
-            name: self.leader_elect_resource_name.clone(),
-            namespace: configured.or(home).unwrap_or_default(),
-        };
-        if election.enabled {
-            election.validate()?;
-            if election.namespace.is_empty() {
-                // With a guessed namespace another replica could use a different Lease, and both would be active.
-                return Err(
-                    "the namespace of the Lease is unknown outside of a cluster: set --leader-elect-resource-namespace, \
-                     or --enable-leader-election=false",
-                );
-            }
+        let namespace = configured.or(home).unwrap_or_default();
+        let election = self.times.election(enabled, &self.leader_elect_resource_name, namespace)?;
+        if enabled && election.namespace.is_empty() {
+            // With a guessed namespace another replica could use a different Lease, and both would be active.
+            return Err(
+                "the namespace of the Lease is unknown outside of a cluster: set --leader-elect-resource-namespace, \
+                 or --enable-leader-election=false",
+            );
         }
         Ok(election)
     }
-}
-
-/// Reads the namespace of the pod from its service account.
-pub fn pod_namespace() -> Option<String> {
-    let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
-    non_empty(text.trim())
 }
 
 /// Parses namespaces separated by commas, with a warning about invalid names.
@@ -248,7 +233,7 @@ mod tests {
     fn log_levels_and_formats_are_those_of_zap() {
         let of = |flags: &[&str]| {
             let config = watermark_config(flags, |_| String::new()).expect("flags that make sense");
-            (config.process.log.verbosity, config.process.log.format)
+            (config.settings.process.log.verbosity, config.settings.process.log.format)
         };
         assert_eq!(of(&[]), (4, LogFormat::Json));
         assert_eq!(of(&["-loglevel=debug", "-logEncoder=console"]), (5, LogFormat::Text));

@@ -153,6 +153,13 @@ impl Selector {
     }
 }
 
+/// Matches no pod.
+impl Default for Selector {
+    fn default() -> Self {
+        Self::nothing()
+    }
+}
+
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -20,7 +20,7 @@ use plimsoll_core::types::ObjectKey;
 
 use self::{
     namespace::{NamespaceIndex, PodEntry},
-    usage_coverage::UsageFetches,
+    usage_coverage::missing_usage,
 };
 pub(crate) use self::{
     usage_coverage::MissingUsage,
@@ -45,9 +45,11 @@ pub struct VpaIndex {
     recommender: Box<str>,
     namespaces: HashMap<Arc<str>, NamespaceIndex>,
     interner: PodInterner,
-    oom_kills: Vec<ObservedOomKill>,
+    /// OOM kills that were found and not ingested yet.
+    pub oom_kills: Vec<ObservedOomKill>,
     pub request_sources: RequestSourceCounts,
-    usage_fetches: UsageFetches,
+    /// Complete usage fetches so far.
+    usage_fetches: u32,
     pub pod_count: usize,
     pub vpa_count: usize,
 }
@@ -78,7 +80,7 @@ impl VpaIndex {
             interner: PodInterner::default(),
             oom_kills: Vec::new(),
             request_sources: RequestSourceCounts::default(),
-            usage_fetches: UsageFetches::default(),
+            usage_fetches: 0,
             pod_count: 0,
             vpa_count: 0,
         }
@@ -338,23 +340,20 @@ impl VpaIndex {
     pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
         let index = self.namespaces.get_mut(namespace);
         if let Some(entry) = index.and_then(|index| index.pods.get_mut(pod)) {
-            entry.last_usage_fetch = self.usage_fetches.complete + 1;
+            entry.last_usage_fetch = self.usage_fetches + 1;
         }
     }
 
     /// A complete usage fetch has ended. Returns the running pods with a VPA that the latest fetches did not contain although
     /// earlier ones did. Do not call it for incomplete fetches: they do not show which pods are missing.
     pub fn finish_usage_fetch(&mut self) -> MissingUsage {
-        self.usage_fetches.finish(&self.namespaces)
+        self.usage_fetches = self.usage_fetches.saturating_add(1);
+        missing_usage(&self.namespaces, self.usage_fetches)
     }
 
     /// The OOM kills that were found since the last call.
     pub fn take_oom_kills(&mut self) -> Vec<ObservedOomKill> {
         std::mem::take(&mut self.oom_kills)
-    }
-
-    pub fn add_oom_kill(&mut self, kill: ObservedOomKill) {
-        self.oom_kills.push(kill);
     }
 
     fn drop_if_empty(&mut self, namespace: &str) {

@@ -21,7 +21,7 @@ use plimsoll_storage::prometheus::{
     promql::Query,
     query_error::QueryError,
     schema::{Schema, ScrapeInterval},
-    selector::Pattern,
+    selector::literal_groups,
 };
 
 use self::pod_samples::{PodSamples, SampleCollector};
@@ -63,7 +63,8 @@ pub async fn fetch_prometheus_usage(
     };
     let mut report = UsageReport::default();
     let mut has_response = false;
-    let mut remaining = batches(namespaces);
+    // The parentheses around the alternatives take four bytes.
+    let mut remaining = literal_groups(namespaces.iter().copied().collect(), MAX_PATTERN_BYTES - 4);
     remaining.reverse();
     while let Some(batch) = remaining.pop() {
         let before = report.malformed_mark();
@@ -110,30 +111,6 @@ fn query_window(scrape_interval: ScrapeInterval) -> Duration {
 /// A sample that is this much older than the newest one of its pod belongs to a container that has ended.
 fn ended_after(scrape_interval: ScrapeInterval) -> Duration {
     scrape_interval.longest_gap.saturating_mul(9) / 10
-}
-
-/// Groups namespaces into batches, one query each.
-fn batches<'a>(namespaces: &[&'a str]) -> Vec<Vec<&'a str>> {
-    let mut namespaces = namespaces.to_vec();
-    namespaces.sort_unstable();
-    namespaces.dedup();
-    let mut batches: Vec<Vec<&str>> = Vec::new();
-    let mut length = 0;
-    for namespace in namespaces {
-        let added = Pattern::literal(namespace).as_str().len() + 1;
-        match batches.last_mut() {
-            Some(batch) if length + added <= MAX_PATTERN_BYTES => {
-                batch.push(namespace);
-                length += added;
-            }
-            _ => {
-                batches.push(vec![namespace]);
-                // The parentheses around the alternatives.
-                length = added + 4;
-            }
-        }
-    }
-    batches
 }
 
 fn is_timeout(error: &UsageError) -> bool {
@@ -203,22 +180,6 @@ fn describe_batch(batch: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn namespaces_are_queried_together_while_their_pattern_is_short() {
-        let names: Vec<String> = (0..500).map(|number| format!("team-{number:03}")).collect();
-        let mut wanted: Vec<&str> = names.iter().map(String::as_str).collect();
-        wanted.extend(["team-007", "team-008"]);
-        wanted.reverse();
-        let batches = batches(&wanted);
-        assert_eq!(batches.len(), 2);
-        for batch in &batches {
-            let pattern = Pattern::any_literal(batch.iter().copied());
-            assert!(pattern.as_str().len() <= MAX_PATTERN_BYTES, "{}", pattern.as_str().len());
-        }
-        assert_eq!(batches.concat(), names, "each once");
-        assert!(super::batches(&[]).is_empty());
-    }
 
     #[test]
     fn the_query_window_always_contains_two_samples_of_each_series() {

@@ -82,6 +82,17 @@ impl<'a> ListReader<'a> {
         }
     }
 
+    /// Reduces each object; those that are reduced to `None` are left out.
+    pub async fn collect<K: DeserializeOwned, T: Send>(
+        &self,
+        resource: &ListedResource,
+        reduce: impl Fn(K) -> Option<T> + Send + Sync,
+    ) -> Reading<Vec<T>> {
+        let mut reduced = Vec::new();
+        self.fold(resource, |object| reduced.extend(reduce(object))).await?;
+        Ok(reduced)
+    }
+
     /// Reads a document; `None` if it does not exist.
     pub async fn find<T: DeserializeOwned>(&self, path: &str) -> Reading<Option<T>> {
         match self.requests.read(path).await {

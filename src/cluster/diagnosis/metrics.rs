@@ -7,17 +7,15 @@ use std::{
 };
 
 use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::Time as MetaTime,
-    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+    api::core::v1::Pod, kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
-use kube::api::ListParams;
+use kube::{api::ListParams, core::PartialObjectMeta};
 use plimsoll_core::{
     diagnosis::facts::{MetricsApiFacts, Reading, SampleFacts},
     types::Time,
 };
-use serde::Deserialize;
 
-use super::{ListReader, list_reader::ListedResource};
+use super::{ListReader, list_reader::ListedResource, objects::names};
 use crate::cluster::{
     container_usage::pod_metrics::{PodUsage, fetch_usage},
     paged_requests::ListedPart,
@@ -27,21 +25,6 @@ const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metri
 const SAMPLES_TIMEOUT: Duration = Duration::from_secs(15);
 /// A pod has its first sample after two scrapes.
 const FIRST_SAMPLE: Duration = Duration::from_mins(3);
-
-#[derive(Deserialize)]
-struct RunningPod {
-    metadata: RunningPodMetadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RunningPodMetadata {
-    #[serde(default)]
-    namespace: Box<str>,
-    name: Box<str>,
-    #[serde(default)]
-    creation_timestamp: Option<MetaTime>,
-}
 
 pub(crate) async fn metrics_api(reader: &ListReader<'_>, now: Time) -> Reading<MetricsApiFacts> {
     let unavailable = match reader.find::<APIService>(SERVICE).await {
@@ -89,10 +72,10 @@ async fn samples(reader: &ListReader<'_>, now: Time) -> Reading<SampleFacts> {
         selectors: ListParams::default().fields("status.phase=Running"),
         ..ListedResource::new("v1", "pods")
     };
-    let add = |RunningPod { metadata }: RunningPod| {
-        let RunningPodMetadata { namespace, name, creation_timestamp } = metadata;
-        let is_young =
-            creation_timestamp.is_some_and(|at| Time::from(at.0).later(FIRST_SAMPLE) > now);
+    let add = |PartialObjectMeta { metadata, .. }: PartialObjectMeta<Pod>| {
+        let is_young = (metadata.creation_timestamp.as_ref())
+            .is_some_and(|at| Time::from(at.0).later(FIRST_SAMPLE) > now);
+        let [namespace, name] = names(metadata);
         if !is_young && !known.contains(&hashes.hash_one((&*namespace, &*name))) {
             without.push(format!("{namespace}/{name}"));
         }

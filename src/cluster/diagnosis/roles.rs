@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, api::ListParams};
 use plimsoll_core::diagnosis::facts::{Reading, RightFacts, UpdaterFacts};
-use serde::Deserialize;
 
-use super::{ListReader, list_reader::ListedResource, objects::ObjectName};
+use super::{ListReader, list_reader::ListedResource, objects::names};
 use crate::cluster::write::{AccessReview, AccessRule, ServiceAccount, check_access_as};
 
 /// More accounts than these are not reviewed.
@@ -64,45 +64,6 @@ const EXCESSIVE: [Permission; 4] = [
     ("delete", "", "nodes"),
 ];
 
-#[derive(Deserialize)]
-struct Pod {
-    metadata: PodMetadata,
-    #[serde(default)]
-    spec: PodSpec,
-    #[serde(default)]
-    status: PodStatus,
-}
-
-#[derive(Deserialize)]
-struct PodMetadata {
-    #[serde(flatten)]
-    name: ObjectName,
-    #[serde(default)]
-    labels: Labels,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Labels {
-    #[serde(rename = "app.kubernetes.io/name")]
-    name: Box<str>,
-    #[serde(rename = "app.kubernetes.io/component")]
-    component: Box<str>,
-    app: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodSpec {
-    service_account_name: Box<str>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct PodStatus {
-    phase: Box<str>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RoleAccount {
     pub role: Box<str>,
@@ -124,21 +85,30 @@ pub(crate) async fn role_pods(
     ] {
         let selectors = ListParams::default().labels(selector);
         let resource = ListedResource { selectors, ..ListedResource::new("v1", "pods") };
-        let add = |Pod { metadata, spec, status }: Pod| {
-            let PodMetadata { name: ObjectName { namespace, name }, labels } = metadata;
-            let pod = format!("{namespace}/{name}");
-            if matches!(&*status.phase, "Succeeded" | "Failed") || !seen.insert(pod.clone()) {
+        let add = |pod: Pod| {
+            let phase = pod.status.and_then(|status| status.phase);
+            let label = |key: &str| {
+                let labels = pod.metadata.labels.as_ref();
+                labels.and_then(|labels| labels.get(key)).map_or("", String::as_str)
+            };
+            let is_plimsoll = label("app.kubernetes.io/name") == "plimsoll";
+            let component = label("app.kubernetes.io/component");
+            let is_updater =
+                matches!(component, "updater" | "all-in-one") || label("app") == "vpa-updater";
+            let role: Box<str> = component.into();
+            let [namespace, name] = names(pod.metadata);
+            let pod_name = format!("{namespace}/{name}");
+            if matches!(phase.as_deref(), Some("Succeeded" | "Failed"))
+                || !seen.insert(pod_name.clone())
+            {
                 return;
             }
-            let is_plimsoll = &*labels.name == "plimsoll";
-            let is_updater = matches!(&*labels.component, "updater" | "all-in-one")
-                || &*labels.app == "vpa-updater";
             if is_updater {
-                updaters.push(UpdaterFacts { pod, is_plimsoll });
+                updaters.push(UpdaterFacts { pod: pod_name, is_plimsoll });
             }
-            if is_plimsoll && !spec.service_account_name.is_empty() {
-                let (role, account) = (labels.component, spec.service_account_name);
-                accounts.insert(RoleAccount { role, namespace, account });
+            let account = pod.spec.and_then(|spec| spec.service_account_name);
+            if let Some(account) = account.filter(|name| is_plimsoll && !name.is_empty()) {
+                accounts.insert(RoleAccount { role, namespace, account: account.into() });
             }
         };
         if let Err(why) = everywhere.fold(&resource, add).await {

@@ -24,10 +24,9 @@ pub(crate) async fn find_targets(reader: &ListReader<'_>, vpas: &mut [VpaFacts],
         let target = &vpa.spec.target_ref;
         !workloads.contains(&(&*vpa.namespace, &*target.kind, &*target.name))
     });
-    let (mut requested, mut count) = (Vec::new(), 0);
-    for vpa in unknown {
-        count += 1;
-        if count > MAX_REQUESTS {
+    let mut requested = Vec::new();
+    for (index, vpa) in unknown.enumerate() {
+        if index >= MAX_REQUESTS {
             let why = format!("more than {MAX_REQUESTS} targets are not among the workloads");
             vpa.target_exists = Err(why);
         } else {

@@ -30,8 +30,7 @@ pub(crate) async fn webhooks(reader: &ListReader<'_>) -> Reading<Vec<WebhookFact
         "admissionregistration.k8s.io/v1",
         "mutatingwebhookconfigurations",
     );
-    let mut configurations: Vec<MutatingWebhookConfiguration> = Vec::new();
-    reader.fold(&resource, |one| configurations.push(one)).await?;
+    let configurations: Vec<MutatingWebhookConfiguration> = reader.collect(&resource, Some).await?;
     let mut facts = Vec::new();
     for configuration in configurations {
         let name = configuration.name_any();

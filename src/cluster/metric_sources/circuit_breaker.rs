@@ -27,13 +27,6 @@ pub(super) struct ServiceCall<'a> {
     pub namespace: &'a str,
 }
 
-impl ServiceCall<'_> {
-    /// The key of the namespace's requests to services of this kind, which is no valid service name.
-    fn tenant(&self) -> Box<str> {
-        format!("{}\n{}", self.namespace, self.kind).into()
-    }
-}
-
 /// Requests in flight to one service, or of one namespace.
 #[derive(Clone, Copy, Debug, Default)]
 struct EndpointState {
@@ -99,7 +92,8 @@ impl CircuitBreaker {
 
     fn admit<'a>(&'a self, call: ServiceCall<'a>) -> Result<InFlightCall<'a>, MetricError> {
         let ServiceCall { service, kind, namespace } = call;
-        let tenant = call.tenant();
+        // The key of the namespace's requests to services of this kind, which is no valid service name.
+        let tenant: Box<str> = format!("{namespace}\n{kind}").into();
         let mut entries = self.entries.lock();
         let of = |key: &str| entries.get(key).copied().unwrap_or_default();
         let (of_service, of_tenant) = (of(service), of(&tenant));

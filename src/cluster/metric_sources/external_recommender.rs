@@ -144,7 +144,7 @@ impl RecommenderClient {
             .send()
             .await
             .map_err(|why| send_error(format!("{server}: {}", error_causes(why))))?;
-        call.end(response.status());
+        call.status = Some(response.status());
         Ok(response)
     }
 }
@@ -166,10 +166,6 @@ impl<'a> CallGuard<'a> {
     ) -> Self {
         observer.on_start(client);
         Self { observer, client, method, started_at: Instant::now(), status: None }
-    }
-
-    fn end(&mut self, status: StatusCode) {
-        self.status = Some(status);
     }
 }
 

@@ -49,9 +49,13 @@ const RETRY_REUSE_FRACTION: u32 = 4;
 pub struct PromqlCache {
     client: PrometheusClient,
     period: Duration,
-    matchers: LabelMatchers,
-    scope: Option<TenantScope>,
-    include_sample_age: bool,
+    /// Matchers that are added to each query.
+    pub matchers: LabelMatchers,
+    /// Restricts the queries of a namespace to its own series. Without it they read all series.
+    pub scope: Option<TenantScope>,
+    /// For a query that is a plain selector, whether to also query when its samples were taken: the oldest is the timestamp
+    /// of the sum. All other queries are evaluated by the server at the requested time.
+    pub include_sample_age: bool,
     cache: Mutex<CacheState>,
     in_flight: Mutex<HashMap<Box<str>, Arc<Semaphore>>>,
 }
@@ -86,27 +90,6 @@ impl PromqlCache {
             cache: Mutex::default(),
             in_flight: Mutex::default(),
         }
-    }
-
-    /// Restricts the queries of a namespace to its own series. Without a scope they read all series.
-    #[must_use]
-    pub fn with_tenant_scope(mut self, scope: TenantScope) -> Self {
-        self.scope = Some(scope);
-        self
-    }
-
-    #[must_use]
-    pub fn with_matchers(mut self, matchers: LabelMatchers) -> Self {
-        self.matchers = matchers;
-        self
-    }
-
-    /// For a query that is a plain selector, also queries when its samples were taken: the oldest is the timestamp of the
-    /// sum. All other queries are evaluated by the server at the requested time.
-    #[must_use]
-    pub fn with_sample_age(mut self) -> Self {
-        self.include_sample_age = true;
-        self
     }
 
     pub fn timeout(&self) -> Duration {
@@ -154,22 +137,17 @@ impl PromqlCache {
         query.map_err(failed)
     }
 
-    /// Whether two times are less than this many periods apart.
-    fn is_within(&self, a: Time, b: Time, periods: u32) -> bool {
-        is_less_apart(a, b, self.period * periods)
-    }
-
     fn slot(&self, query: &str, now: Time) -> Slot {
         let mut cache = self.cache.lock();
         let CacheState { slots, last_sweep } = &mut *cache;
-        if last_sweep.is_none_or(|swept| !self.is_within(swept, now, 1)) {
+        if last_sweep.is_none_or(|swept| !is_less_apart(swept, now, self.period)) {
             *last_sweep = Some(now);
             slots.retain(|_, slot| {
                 let is_in_use = Arc::strong_count(slot) > 1;
                 is_in_use
                     || slot.try_lock().is_ok_and(|cached| {
                         cached.as_ref().is_some_and(|result| {
-                            self.is_within(result.at, now, EVICT_AFTER_PERIODS)
+                            is_less_apart(result.at, now, self.period * EVICT_AFTER_PERIODS)
                         })
                     })
             });

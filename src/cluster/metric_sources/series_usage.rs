@@ -10,7 +10,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use plimsoll_core::{
-    scaling::pod_usage::{MAX_AGE, PodUsage, UsageResource, UsageSeries},
+    scaling::pod_usage::{MAX_AGE, PodUsage, Resource, UsageSeries},
     types::Time,
 };
 use plimsoll_storage::prometheus::{
@@ -40,7 +40,7 @@ pub struct SeriesUsage {
     history: Arc<PrometheusHistory>,
     client: PrometheusClient,
     clock: Clock,
-    permits: RequestPermits<(Box<str>, UsageResource)>,
+    permits: RequestPermits<(Box<str>, Resource)>,
     /// When the names could not be detected, and why. Only one caller detects them at a time.
     failed_detection: Arc<Turn<Option<(Instant, String)>>>,
 }
@@ -63,7 +63,7 @@ impl SeriesUsage {
     pub async fn fetch(
         &self,
         namespace: &str,
-        resource: UsageResource,
+        resource: Resource,
     ) -> Result<HashMap<String, PodUsage>, String> {
         let limit = self.client.limits().timeout;
         let mut started = None;
@@ -72,7 +72,7 @@ impl SeriesUsage {
             let is_slow = started.elapsed() > limit / SLOW_DIVISOR;
             self.permits.set_slow((namespace.into(), resource), is_slow);
         }
-        let (server, resource) = (&self.history.server, resource.name());
+        let (server, resource) = (&self.history.server, resource.into_str());
         match fetched {
             Ok(Ok(usage)) => Ok(usage),
             Ok(Err(why)) => {
@@ -88,24 +88,27 @@ impl SeriesUsage {
     async fn fetch_in_turn(
         &self,
         namespace: &str,
-        resource: UsageResource,
+        resource: Resource,
         started: &mut Option<Instant>,
     ) -> Result<HashMap<String, PodUsage>, String> {
         let schema = self.schema(namespace).await?;
         let _permit = self.permits.acquire(&(namespace.into(), resource)).await;
         *started = Some(Instant::now());
         let metric = match resource {
-            UsageResource::Cpu => &schema.usage.cpu,
-            UsageResource::Memory => &schema.usage.memory,
+            Resource::Cpu => &schema.usage.cpu,
+            Resource::Memory => &schema.usage.memory,
         };
         let query = Query::range_samples(&schema.usage_selector_in(metric, &[namespace]), MAX_AGE);
         let now = self.clock.now();
-        let mut collector = SeriesCollector::new(
+        let mut collector = SeriesCollector {
             namespace,
-            &metric.value,
-            &schema,
-            UsageSeries::new(resource, now),
-        );
+            metric: &metric.value,
+            labels: schema.usage.container_labels(),
+            series: UsageSeries::new(resource, now),
+            pod: String::new(),
+            container: String::new(),
+            points: Vec::new(),
+        };
         let response = self.client.instant(&query, now, &mut collector).await;
         let summary = response.map_err(|failure| failure.to_string())?;
         for warning in &summary.warnings {
@@ -143,20 +146,6 @@ struct SeriesCollector<'a> {
     pod: String,
     container: String,
     points: Vec<(Time, f64)>,
-}
-
-impl<'a> SeriesCollector<'a> {
-    fn new(namespace: &'a str, metric: &'a str, schema: &'a Schema, series: UsageSeries) -> Self {
-        Self {
-            namespace,
-            metric,
-            labels: schema.usage.container_labels(),
-            series,
-            pod: String::new(),
-            container: String::new(),
-            points: Vec::new(),
-        }
-    }
 }
 
 impl SeriesVisitor for SeriesCollector<'_> {
@@ -368,7 +357,7 @@ mod tests {
             ]))
         };
         let (usage, server) = usage_of(respond, 8);
-        let found = usage.fetch("shop", UsageResource::Cpu).await.expect("usage");
+        let found = usage.fetch("shop", Resource::Cpu).await.expect("usage");
         let app = |amount| ("app".to_owned(), amount);
         let expected = [
             ("old".to_owned(), vec![app(Some(200))]),
@@ -376,7 +365,7 @@ mod tests {
             ("young".to_owned(), vec![app(None)]),
         ];
         assert_eq!(amounts(found), expected);
-        let memory = usage.fetch("shop", UsageResource::Memory).await.expect("usage");
+        let memory = usage.fetch("shop", Resource::Memory).await.expect("usage");
         assert_eq!(memory["web"].containers["app"].map(Quantity::value), Some(9));
         let queries = server.queries.lock();
         let selected = |metric: &str| {
@@ -419,12 +408,12 @@ mod tests {
         ];
         for (respond, expected) in cases {
             let (usage, _) = usage_of(respond, 8);
-            let error = usage.fetch("shop", UsageResource::Cpu).await.expect_err(expected);
+            let error = usage.fetch("shop", Resource::Cpu).await.expect_err(expected);
             assert!(error.starts_with("cpu of namespace shop from http://prometheus: "), "{error}");
             assert!(error.contains(expected) && !error.contains('\n'), "{error}");
         }
         let (usage, _) = usage_of(|_| Answer::Text(matrix(&[])), 8);
-        assert_eq!(usage.fetch("shop", UsageResource::Cpu).await, Ok(HashMap::new()));
+        assert_eq!(usage.fetch("shop", Resource::Cpu).await, Ok(HashMap::new()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -435,10 +424,10 @@ mod tests {
         let (usage, server) = usage_of(respond, 4);
         let start = |namespace: String| {
             let usage = Arc::clone(&usage);
-            tokio::spawn(async move { usage.fetch(&namespace, UsageResource::Cpu).await })
+            tokio::spawn(async move { usage.fetch(&namespace, Resource::Cpu).await })
         };
         // The names are detected first.
-        usage.fetch("shop", UsageResource::Cpu).await.expect("usage");
+        usage.fetch("shop", Resource::Cpu).await.expect("usage");
         let huge = || (0..3).map(|number| start(format!("huge-{number}"))).collect::<Vec<_>>();
         for task in huge() {
             task.await.expect("ends").expect_err("no response");
@@ -449,7 +438,7 @@ mod tests {
         assert_eq!(server.in_flight.lock().0, 1);
         let began = Instant::now();
         for number in 0..100 {
-            usage.fetch(&format!("small-{number}"), UsageResource::Cpu).await.expect("usage");
+            usage.fetch(&format!("small-{number}"), Resource::Cpu).await.expect("usage");
         }
         assert_eq!(began.elapsed(), Duration::ZERO, "none of them waits");
         for task in waiting {

@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::{Service, ServicePort};
 use super::operated::OperatedServers;
 use crate::cluster::service_proxy::address::ServiceAddress;
 
-/// The maximum number of Services that are asked.
 pub const MAX_PROBES: usize = 12;
 
 /// The annotations by which OpenShift issues a serving certificate for a Service.
@@ -46,7 +45,6 @@ const OTHER_COMPONENTS: [&str; 20] = [
 /// What a Service is, as its labels and its name say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Prometheus itself.
     Prometheus,
     ThanosQuery,
     /// The query frontend of Thanos, which splits and caches queries.
@@ -74,9 +72,7 @@ pub enum Recognition {
 pub struct Candidate {
     /// The port for queries.
     pub address: ServiceAddress,
-    /// What it seems to be.
     pub kind: ServerKind,
-    /// How it is recognized.
     pub recognition: Recognition,
 }
 
@@ -107,7 +103,6 @@ impl ServerKind {
         }
     }
 
-    /// The numbers of ports for queries.
     fn port_numbers(self) -> &'static [i32] {
         match self {
             Self::Prometheus => &[9090, 9091],
@@ -260,7 +255,6 @@ fn is_https(port: &ServicePort) -> bool {
 /// The candidates among the Services of a cluster: only those that are asked are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CandidateSelection {
-    /// What operators run.
     operated: OperatedServers,
     pub selected: Vec<Candidate>,
     pub services: usize,
@@ -268,7 +262,6 @@ pub struct CandidateSelection {
 }
 
 impl CandidateSelection {
-    /// No Services yet.
     pub fn new(operated: OperatedServers) -> Self {
         Self { operated, ..Self::default() }
     }

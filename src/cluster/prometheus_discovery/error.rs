@@ -8,29 +8,19 @@ use crate::cluster::service_proxy::address::generic_port_forward_hint;
 const LOOKED_FOR: &str =
     "the labels, names and ports of Prometheus, Thanos Query, VictoriaMetrics and Mimir";
 
-/// Why no Prometheus was found.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DiscoveryError {
-    /// RBAC does not allow to list Services.
     #[error(
         "cannot look for a Prometheus among the Services of the cluster, because RBAC does not allow it ({why}): grant \
          `list` on `services`, name one with --prometheus-service=NAMESPACE/NAME:PORT, or {}",
         generic_port_forward_hint()
     )]
-    ListForbidden {
-        /// The message of the API server.
-        why: String,
-    },
-    /// The Services cannot be listed.
+    ListForbidden { why: String },
     #[error(
         "failed to list the Services of the cluster to look for a Prometheus: {why}: name one with \
          --prometheus-service=NAMESPACE/NAME:PORT, or pass --prometheus-address=URL"
     )]
-    ListFailed {
-        /// The cause.
-        why: String,
-    },
-    /// No Service is a candidate.
+    ListFailed { why: String },
     #[error(
         "found no Prometheus: none of {services} Services has {LOOKED_FOR}: name one with \
          --prometheus-service=NAMESPACE/NAME:PORT, or {}",
@@ -38,30 +28,18 @@ pub enum DiscoveryError {
     )]
     NoCandidate { services: usize },
     #[error("found no Prometheus: {}", summary(.candidates, *.omitted))]
-    NoServer {
-        /// The candidates, and why they cannot be used.
-        candidates: Vec<ProbedCandidate>,
-        /// The number of candidates that were not asked.
-        omitted: usize,
-    },
+    NoServer { candidates: Vec<ProbedCandidate>, omitted: usize },
     /// A user who may create a Service with the name of a Prometheus would receive the credentials.
     #[error(
         "{what} would be sent to every Service that looks like a Prometheus: name the one with \
          --prometheus-service=NAMESPACE/NAME:PORT, or pass --prometheus-address=URL"
     )]
-    CredentialsForAnyService {
-        /// The settings.
-        what: &'static str,
-    },
-    /// The settings of the connection do not work through the API server's proxy.
+    CredentialsForAnyService { what: &'static str },
     #[error(
         "{what} cannot be sent through the API server's proxy: {}",
         generic_port_forward_hint()
     )]
-    NotThroughProxy {
-        /// The settings.
-        what: &'static str,
-    },
+    NotThroughProxy { what: &'static str },
     #[error(transparent)]
     Transport(#[from] TransportError),
 }

@@ -20,10 +20,8 @@ use crate::cluster::list_stream::error_message;
 
 /// The timeout of all requests together.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The maximum number of objects of a kind.
 const MAX_OBJECTS: u32 = 500;
 
-/// The kinds of operators: group, kind and plural.
 const KINDS: [(&str, &str, &str); 3] = [
     ("monitoring.coreos.com", "Prometheus", "prometheuses"),
     ("operator.victoriametrics.com", "VMSingle", "vmsingles"),
@@ -50,7 +48,6 @@ pub struct OperatedServer {
     pub path: Option<String>,
 }
 
-/// The servers that operators run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperatedServers(Vec<OperatedServer>);
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Reverse;
+
 use plimsoll_storage::prometheus::server_flavor::ServerFlavor;
 
 use super::candidates::Candidate;
@@ -10,10 +12,8 @@ use super::candidates::Candidate;
 /// Counts within one percent are equal: scrapes of the same containers end at different times.
 const EQUAL_PERCENT: u64 = 99;
 
-/// A candidate, and what it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbedCandidate {
-    /// The Service.
     pub candidate: Candidate,
     /// What it answered, or why it cannot be used.
     pub answer: Result<ServerAnswer, String>,
@@ -22,7 +22,6 @@ pub struct ProbedCandidate {
 /// What a server answered. A count is an error if it is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAnswer {
-    /// The product.
     pub flavor: ServerFlavor,
     /// The release, if the product reports it.
     pub version: Option<String>,
@@ -71,54 +70,39 @@ impl ProbedCandidate {
 
 /// Sorts candidates, the best first: the most containers now, then the most seven days ago, then query layers before the
 /// servers behind them, then by namespace and name.
-pub fn rank(mut candidates: Vec<ProbedCandidate>) -> Vec<ProbedCandidate> {
-    candidates.sort_by_key(ProbedCandidate::usefulness);
-    let mut ranked = Vec::with_capacity(candidates.len());
-    while let Some(first) = candidates.first() {
-        let class = first.usefulness();
-        let end = candidates.partition_point(|other| other.usefulness() <= class);
-        let rest = candidates.split_off(end);
-        ranked.extend(rank_class(std::mem::replace(&mut candidates, rest)));
-    }
-    ranked
+pub fn rank(candidates: Vec<ProbedCandidate>) -> Vec<ProbedCandidate> {
+    let sorted = |mut equal: Vec<ProbedCandidate>| {
+        equal.sort_by_cached_key(|one| {
+            let Candidate { kind, address, .. } = &one.candidate;
+            (!kind.is_query_layer(), address.clone())
+        });
+        equal
+    };
+    groups(candidates, ProbedCandidate::usefulness, |one, other| one == other)
+        .into_iter()
+        .flat_map(|class| groups(class, |one| Reverse(one.now()), is_equal))
+        .flat_map(|most| groups(most, |one| Reverse(one.week_ago()), is_equal))
+        .flat_map(sorted)
+        .collect()
 }
 
-/// Sorts candidates of the same usefulness.
-fn rank_class(candidates: Vec<ProbedCandidate>) -> Vec<ProbedCandidate> {
-    let mut ranked = Vec::with_capacity(candidates.len());
-    for most in groups(candidates, ProbedCandidate::now) {
-        for mut equal in groups(most, ProbedCandidate::week_ago) {
-            let key = |one: &ProbedCandidate| {
-                let Candidate { kind, address, .. } = &one.candidate;
-                (!kind.is_query_layer(), address.clone())
-            };
-            equal.sort_by_cached_key(key);
-            ranked.extend(equal);
-        }
-    }
-    ranked
-}
-
-/// Groups of candidates whose counts are equal to the largest of the group, in descending order.
-fn groups(
+/// Groups of candidates whose keys are equal to the first of the group, in ascending order.
+fn groups<K: Ord>(
     mut candidates: Vec<ProbedCandidate>,
-    count: fn(&ProbedCandidate) -> u64,
+    key: fn(&ProbedCandidate) -> K,
+    is_equal: fn(K, K) -> bool,
 ) -> Vec<Vec<ProbedCandidate>> {
-    candidates.sort_by_key(|one| std::cmp::Reverse(count(one)));
+    candidates.sort_by_key(key);
     let mut groups: Vec<Vec<ProbedCandidate>> = Vec::new();
     for candidate in candidates {
         match groups.last_mut() {
-            Some(group)
-                if group.first().is_some_and(|most| is_equal(count(&candidate), count(most))) =>
-            {
-                group.push(candidate);
-            }
+            Some(group) if is_equal(key(&candidate), key(&group[0])) => group.push(candidate),
             _ => groups.push(vec![candidate]),
         }
     }
     groups
 }
 
-fn is_equal(count: u64, most: u64) -> bool {
-    u128::from(count) * 100 >= u128::from(most) * u128::from(EQUAL_PERCENT)
+fn is_equal(count: Reverse<u64>, most: Reverse<u64>) -> bool {
+    u128::from(count.0) * 100 >= u128::from(most.0) * u128::from(EQUAL_PERCENT)
 }

@@ -250,12 +250,11 @@ async fn the_server_of_the_whole_cluster_is_found_among_others() {
         .with("vm/vmselect-main", "app=vmselect", "http:8481", Server::Prometheus(654, 639))
         .start();
     let found = discover(&client, &options()).await.expect("there is one");
-    assert_eq!(
-        found.server.to_string(),
-        "vm/vmselect-main:8481/select/0/prometheus (Prometheus 3.15.0, through the API server's proxy)"
-    );
-    assert_eq!(found.server.containers_now, Some(654));
-    assert_eq!(found.server.containers_week_ago, Some(639));
+    assert_eq!(found.address.to_string(), "vm/vmselect-main:8481/select/0/prometheus");
+    assert_eq!(found.flavor, ServerFlavor::Prometheus);
+    assert_eq!((found.version.as_deref(), found.is_proxied), (Some("3.15.0"), true));
+    let answer = found.candidates[0].answer.as_ref().expect("an answer");
+    assert_eq!((&answer.containers_now, &answer.containers_week_ago), (&Ok(654), &Ok(639)));
     let lines: Vec<_> = found.candidates.iter().map(ToString::to_string).collect();
     let namespaces: Vec<_> =
         found.candidates.iter().map(|one| one.candidate.address.namespace()).collect();
@@ -272,7 +271,7 @@ async fn the_server_of_the_whole_cluster_is_found_among_others() {
     assert!(lines[8].contains("titled \"Grafana\""), "{}", lines[8]);
     // The transport is that of the server.
     let limits = QueryLimits { timeout: Duration::from_secs(3), ..QueryLimits::default() };
-    let prometheus = PrometheusClient::new(found.transport(), limits);
+    let prometheus = PrometheusClient::new(found.transport, limits);
     let query = Query::from(Selector::metric("up"));
     assert_eq!(prometheus.count(&query, Time::from_secs(NOW)).await, Ok(654));
     let requests = cluster.requests.lock();
@@ -297,7 +296,7 @@ async fn never_more_than_twelve_servers_are_asked() {
     let found = discover(&client, &options()).await.expect("there is one");
     assert_eq!(cluster.asked().len(), candidates::MAX_PROBES);
     assert_eq!((found.candidates.len(), found.omitted), (12, 28));
-    assert_eq!(found.server.address.namespace(), "n11");
+    assert_eq!(found.address.namespace(), "n11");
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,7 +308,8 @@ async fn a_named_service_is_asked_without_a_list() {
     let service = Some("b/metrics:80".parse().expect("an address"));
     let found = discover(&client, &DiscoveryOptions { service, ..options() }).await;
     let found = found.expect("it answers, even if it is empty");
-    assert_eq!((found.server.address.name(), found.server.containers_now), ("metrics", Some(0)));
+    let answer = found.candidates[0].answer.as_ref().expect("an answer");
+    assert_eq!((found.address.name(), &answer.containers_now), ("metrics", &Ok(0)));
     assert_eq!(cluster.asked(), BTreeSet::from(["b/metrics:80".to_owned()]));
     assert!(cluster.requests.lock().iter().all(|request| !request.contains("/api/v1/services?")));
     let service = Some("c/prometheus:9090".parse().expect("an address"));

@@ -15,7 +15,6 @@ use tokio::{
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Binding the address failed.
     #[error("cannot listen on {address}; set another address with {flag}")]
     Bind { address: String, flag: &'static str, source: io::Error },
 }

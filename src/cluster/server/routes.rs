@@ -47,9 +47,7 @@ pub trait Probes: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has made no progress for {}: check its last log line", go_duration(*.last_activity))]
 pub struct Stalled {
-    /// The name of the loop.
     pub what: String,
-    /// Time since its last iteration.
     pub last_activity: Duration,
 }
 

@@ -18,17 +18,14 @@ pub(super) fn body_stream(
     headers: &mut HeaderMap,
     deadline: Instant,
 ) -> (BodyStream, TransferredBytes) {
-    let received = stream::unfold(Some(body.into_data_stream()), move |rest| async move {
-        let mut body = rest?;
-        match timeout_at(deadline, body.next()).await {
-            Ok(Some(Ok(bytes))) => Some((Ok(bytes), Some(body))),
-            Ok(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
-            Ok(None) => None,
-            Err(_) => Some((Err(io::ErrorKind::TimedOut.into()), None)),
-        }
+    let received = stream::unfold(body.into_data_stream(), move |mut body| async move {
+        let piece = match timeout_at(deadline, body.next()).await {
+            Ok(piece) => piece?.map_err(io::Error::other),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        };
+        Some((piece, body))
     });
-    // The body may be polled again after its end.
-    decompressed(received.fuse(), headers)
+    decompressed(received, headers)
 }
 
 /// The beginning of a body, up to about this many bytes, and the whole body again.

@@ -1,13 +1,10 @@
 //! Kinds that are not well known: whether they are scalable, and the selector, replicas and owner of an object from its
 //! scale subresource.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use kube::Client;
-use kube::core::ObjectMeta;
+use kube::{Client, core::ObjectMeta};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,10 +19,14 @@ pub(crate) use self::scale_cache::ScaleCache;
 pub use self::scale_subresource::ScaleReadError;
 use self::scale_subresource::parse_scale;
 pub(crate) use self::scale_subresource::{ScaleState, ScaleSubresource};
-use crate::cluster::cache::controllers::Owner;
-use crate::cluster::cache::selector::Selector;
-use crate::cluster::cache::ttl_cache::{Cached, Fetch, FetchReason, TtlCache};
-use crate::cluster::write::RateLimiter;
+use crate::cluster::{
+    cache::{
+        controllers::Owner,
+        selector::Selector,
+        ttl_cache::{Cached, Fetch, FetchReason, TtlCache},
+    },
+    write::RateLimiter,
+};
 
 /// Waits until one more request may be sent for this reason.
 pub type RequestGate = Arc<dyn Fn(FetchReason) -> BoxFuture<'static, ()> + Send + Sync>;

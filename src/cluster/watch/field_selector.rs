@@ -8,18 +8,14 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FieldFilter(Vec<FieldRequirement>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FieldRequirement {
-    field: Field,
-    /// Whether the field must equal the value, or differ from it.
-    is_equal: bool,
-    value: Box<str>,
-}
+/// A field of pods, whether it must equal the value or differ from it, and the value. A missing field is empty.
+type FieldRequirement = (Field, bool, Box<str>);
 
-/// The supported fields of pods. A missing field is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
 enum Field {
+    #[strum(serialize = "status.phase")]
     Phase,
+    #[strum(serialize = "spec.nodeName")]
     NodeName,
 }
 
@@ -52,7 +48,7 @@ impl FieldFilter {
         let terms = selector.into_iter().flat_map(|text| text.split(','));
         terms
             .filter(|term| !term.is_empty())
-            .map(FieldRequirement::parse)
+            .map(parse_requirement)
             .collect::<Option<_>>()
             .map(Self)
     }
@@ -63,30 +59,23 @@ impl FieldFilter {
             return true;
         }
         let Ok(fields) = serde_json::from_str::<Fields<'_>>(text) else { return true };
-        self.0.iter().all(|term| {
-            let value = match term.field {
+        self.0.iter().all(|(field, is_equal, wanted)| {
+            let value = match field {
                 Field::Phase => fields.status.phase.as_deref(),
                 Field::NodeName => fields.spec.node_name.as_deref(),
             };
-            (value.unwrap_or_default() == &*term.value) == term.is_equal
+            (value.unwrap_or_default() == &**wanted) == *is_equal
         })
     }
 }
 
-impl FieldRequirement {
-    fn parse(text: &str) -> Option<Self> {
-        let (is_equal, split) = match text.split_once("!=") {
-            Some(split) => (false, Some(split)),
-            None => (true, text.split_once("==").or_else(|| text.split_once('='))),
-        };
-        let (field, value) = split?;
-        let field = match field {
-            "status.phase" => Field::Phase,
-            "spec.nodeName" => Field::NodeName,
-            _ => return None,
-        };
-        Some(Self { field, is_equal, value: value.into() })
-    }
+fn parse_requirement(text: &str) -> Option<FieldRequirement> {
+    let (is_equal, split) = match text.split_once("!=") {
+        Some(split) => (false, Some(split)),
+        None => (true, text.split_once("==").or_else(|| text.split_once('='))),
+    };
+    let (field, value) = split?;
+    Some((field.parse().ok()?, is_equal, value.into()))
 }
 
 #[cfg(test)]

@@ -37,19 +37,9 @@ const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum length of a message; the server rejects longer ones.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvolvedObject {
-    /// `v1`, or `group/version`.
-    pub api_version: &'static str,
-    pub kind: &'static str,
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EventDetails {
-    pub involved_object: InvolvedObject,
+    pub involved_object: ObjectReference,
     pub is_warning: bool,
     pub reason: &'static str,
     pub message: String,
@@ -139,14 +129,14 @@ impl EventSender {
             self.stats.count(WriteKind::Event, WriteOutcome::NotLeader);
             return;
         }
-        let object = details.involved_object.clone();
         let event = self.to_event(details);
-        let api = Api::<Event>::namespaced(self.client.clone(), &object.namespace);
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         let parameters = PostParams::default();
         let request = api.create(&parameters, &event);
         let sent = write_counted(&self.stats, WriteKind::Event, REQUEST_LIMIT, request);
         if let Err(error) = sent.await {
-            let InvolvedObject { kind, namespace, name, .. } = object;
+            let ObjectReference { kind, namespace, name, .. } = event.involved_object;
             tracing::debug!(kind, namespace, name, %error, "failed to write event");
         }
     }
@@ -154,20 +144,14 @@ impl EventSender {
     fn to_event(&self, details: EventDetails) -> Event {
         let EventDetails { involved_object: object, is_warning, reason, message, at } = details;
         let at = Some(MetaTime(jiff::Timestamp::from(at)));
+        let name = object.name.as_deref().unwrap_or_default();
         Event {
             metadata: ObjectMeta {
-                name: Some(format!("{}.{:016x}", object.name, jitter::random())),
-                namespace: Some(object.namespace.clone()),
+                name: Some(format!("{name}.{:016x}", jitter::random())),
+                namespace: object.namespace.clone(),
                 ..ObjectMeta::default()
             },
-            involved_object: ObjectReference {
-                api_version: Some(object.api_version.to_owned()),
-                kind: Some(object.kind.to_owned()),
-                namespace: Some(object.namespace),
-                name: Some(object.name),
-                uid: Some(object.uid),
-                ..ObjectReference::default()
-            },
+            involved_object: object,
             type_: Some(if is_warning { "Warning" } else { "Normal" }.to_owned()),
             reason: Some(reason.to_owned()),
             message: Some(message.chars().take(MAX_MESSAGE_BYTES).collect()),

@@ -37,7 +37,7 @@ pub(crate) mod write_context;
 pub use access_review::{AccessReview, AccessRule, check_access};
 pub(crate) use access_review::{ServiceAccount, check_access_as};
 pub(crate) use dry_run_pod::create_pod_dry_run;
-pub(crate) use events::{EventDetails, EventRecorder, EventSender, InvolvedObject, event_recorder};
+pub(crate) use events::{EventDetails, EventRecorder, EventSender, event_recorder};
 pub(crate) use hpa_target::{patch_hpa_target, read_hpa};
 pub(crate) use object_patch::{ObjectPatchTarget, status_patch};
 pub use permit::Permit;

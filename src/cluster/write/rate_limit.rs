@@ -22,9 +22,7 @@ const LOW_PRIORITY_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Callers are served in order: a thousand queued statuses delay a checkpoint by the number of their workers, not by a
 /// thousand.
 #[derive(Clone, Debug)]
-pub struct RateLimiter {
-    inner: Arc<Inner>,
-}
+pub struct RateLimiter(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -38,13 +36,13 @@ impl RateLimiter {
     /// (5 and 10), and a negative rate means no limit.
     pub fn new(qps: f32, burst: u32) -> Self {
         let bucket = Mutex::new(Bucket::new(qps, burst, Instant::now()));
-        Self { inner: Arc::new(Inner { bucket, waiting: AtomicUsize::new(0) }) }
+        Self(Arc::new(Inner { bucket, waiting: AtomicUsize::new(0) }))
     }
 
     /// Waits in order until one more write is allowed. A cancelled wait costs no token.
     pub async fn acquire(&self) {
-        let _guard = WaitGuard::begin(&self.inner.waiting);
-        let mut bucket = self.inner.bucket.lock().await;
+        let _guard = WaitGuard::begin(&self.0.waiting);
+        let mut bucket = self.0.bucket.lock().await;
         while let Err(wait) = bucket.take(Instant::now()) {
             tokio::time::sleep(wait).await;
         }
@@ -64,13 +62,13 @@ impl RateLimiter {
     }
 
     fn spare_bucket(&self) -> Option<MutexGuard<'_, Bucket>> {
-        let mut bucket = (self.waiting() == 0).then(|| self.inner.bucket.try_lock().ok())??;
+        let mut bucket = (self.waiting() == 0).then(|| self.0.bucket.try_lock().ok())??;
         bucket.refill(Instant::now());
         (bucket.rate.is_none() || bucket.tokens >= bucket.burst / 2.0).then_some(bucket)
     }
 
     pub fn waiting(&self) -> usize {
-        self.inner.waiting.load(Ordering::Relaxed)
+        self.0.waiting.load(Ordering::Relaxed)
     }
 }
 

@@ -13,10 +13,8 @@ use kube::Client;
 use parking_lot::Mutex;
 use plimsoll_core::types::{ObjectKey, Time};
 use tokio::time::Instant;
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-};
+use tokio::{sync::Notify, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
 use crate::cluster::write::{
     Permit, StatusPatch, StatusSource, UpdateError, VpaWriteResult, WriteContext, WriteError,
@@ -30,13 +28,8 @@ const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// How long a shutdown waits for requests in flight. A request that is cancelled is either applied or not, as a whole.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Statuses to be written, the stalest first. Clones share the queue.
-#[derive(Clone)]
+/// Statuses to be written, the stalest first.
 pub struct StatusQueue {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     client: Client,
     permit: Permit,
     source: Arc<dyn StatusSource>,
@@ -71,8 +64,8 @@ impl StatusQueue {
         workers: usize,
         source: Arc<dyn StatusSource>,
         stats: Arc<WriteStats>,
-    ) -> Self {
-        let inner = Inner {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             client,
             permit,
             source,
@@ -84,20 +77,19 @@ impl StatusQueue {
             draining: AtomicBool::new(false),
             key_added: Notify::new(),
             key_settled: Notify::new(),
-        };
-        Self { inner: Arc::new(inner) }
+        })
     }
 
     /// Queues a key, unless it is queued already. `last_written` is when its status was last written, if known. The patch is
     /// requested from the source when the key is due.
     pub fn push(&self, key: ObjectKey, last_written: Option<Time>) {
-        self.inner.queue.lock().push(key, last_written);
-        self.inner.key_added.notify_one();
+        self.queue.lock().push(key, last_written);
+        self.key_added.notify_one();
     }
 
     /// The number of keys that are queued or being written.
     pub fn len(&self) -> usize {
-        self.inner.queue.lock().len()
+        self.queue.lock().len()
     }
 
     /// Whether all statuses are written.
@@ -106,14 +98,14 @@ impl StatusQueue {
     }
 
     /// Runs until shutdown is requested. Then no further request starts, and those in flight get a few seconds.
-    pub async fn run(&self, shutdown: impl Future<Output = ()>) {
-        let (stop, stopped) = watch::channel(false);
+    pub async fn run(self: Arc<Self>, shutdown: impl Future<Output = ()>) {
+        let stop = CancellationToken::new();
         let mut workers = JoinSet::new();
-        for _ in 0..self.inner.workers {
-            workers.spawn(Arc::clone(&self.inner).run_worker(stopped.clone()));
+        for _ in 0..self.workers {
+            workers.spawn(Arc::clone(&self).run_worker(stop.clone()));
         }
         shutdown.await;
-        stop.send_replace(true);
+        stop.cancel();
         let ended = async { while workers.join_next().await.is_some() {} };
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await.is_err() {
             tracing::warn!("status writes still in flight at shutdown; cancelling them");
@@ -123,9 +115,9 @@ impl StatusQueue {
     /// Waits until all statuses are written or the deadline has passed, while [`StatusQueue::run`] continues. Returns the
     /// number of keys that are left. From now on annotations are not written while a status is queued.
     pub async fn drain(&self, deadline: Instant) -> usize {
-        self.inner.draining.store(true, Ordering::Relaxed);
+        self.draining.store(true, Ordering::Relaxed);
         loop {
-            let settled = self.inner.key_settled.notified();
+            let settled = self.key_settled.notified();
             tokio::pin!(settled);
             // Before checking the queue, so that no notification is missed.
             settled.as_mut().enable();
@@ -139,16 +131,10 @@ impl StatusQueue {
             }
         }
     }
-}
 
-impl Inner {
-    async fn run_worker(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+    async fn run_worker(self: Arc<Self>, stopped: CancellationToken) {
         loop {
-            let key = tokio::select! {
-                biased;
-                _ = stopped.wait_for(|stop| *stop) => return,
-                key = self.next_key() => key,
-            };
+            let Some(key) = stopped.run_until_cancelled(self.next_key()).await else { return };
             let result = self.write_status(&key, &stopped).await;
             let now = Instant::now();
             match result {
@@ -187,13 +173,9 @@ impl Inner {
         }
     }
 
-    async fn write_status(
-        &self,
-        key: &ObjectKey,
-        stopped: &watch::Receiver<bool>,
-    ) -> DeliveryResult {
+    async fn write_status(&self, key: &ObjectKey, stopped: &CancellationToken) -> DeliveryResult {
         for _ in 0..=MAX_CONFLICT_RETRIES {
-            if *stopped.borrow() {
+            if stopped.is_cancelled() {
                 return DeliveryResult::Requeue;
             }
             let Some(patch) = self.source.next_patch(key) else { return DeliveryResult::Done };
@@ -230,9 +212,9 @@ impl Inner {
     }
 
     /// Writes the annotations that belong to a status that was just written. Best effort.
-    async fn write_annotations(&self, key: &ObjectKey, stopped: &watch::Receiver<bool>) {
+    async fn write_annotations(&self, key: &ObjectKey, stopped: &CancellationToken) {
         while let Some(patch) = self.source.next_annotation_patch(key) {
-            if *stopped.borrow()
+            if stopped.is_cancelled()
                 || (self.draining.load(Ordering::Relaxed) && self.queue.lock().has_ready())
             {
                 return self.source.on_annotation_result(key, &Err(WriteError::NotLeader.into()));

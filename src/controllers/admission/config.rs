@@ -14,7 +14,7 @@ use crate::{
 use plimsoll_core::{
     admission::validation::FeatureGates,
     recommender::NamespaceScope,
-    sizing::LimitPolicy,
+    sizing::{LimitPolicy, SizingRules},
     types::{
         compat::{Compat, Fixes},
         quantity::Quantity,
@@ -111,6 +111,10 @@ impl AdmissionConfig {
     /// The server name that API servers use for the webhook.
     pub fn server_name(&self) -> &str {
         self.server_names.first().map_or("localhost", String::as_str)
+    }
+
+    pub(super) fn sizing_rules(&self) -> SizingRules {
+        SizingRules { compat: self.compat, fixes: self.fixes, sidecars: self.native_sidecars }
     }
 }
 

@@ -38,32 +38,29 @@ impl HpaLister {
         Self { client, access: Mutex::default() }
     }
 
-    fn cached(&self) -> Option<bool> {
+    /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.
+    async fn is_allowed(&self) -> bool {
         let cached = *self.access.lock();
-        cached
-            .filter(|(checked_at, _)| checked_at.elapsed() < ACCESS_TTL)
-            .map(|(_, is_allowed)| is_allowed)
+        if let Some((checked_at, is_allowed)) = cached
+            && checked_at.elapsed() < ACCESS_TTL
+        {
+            return is_allowed;
+        }
+        let rule = AccessRule::new("list", "autoscaling", "horizontalpodautoscalers");
+        let is_allowed = match check_access(&self.client, std::slice::from_ref(&rule)).await.pop() {
+            Some(AccessReview::Allowed) => true,
+            Some(AccessReview::Denied) => {
+                tracing::info!(%rule, "skipping conflict check with HorizontalPodAutoscalers: RBAC rule is missing");
+                false
+            }
+            Some(AccessReview::Unknown(_)) | None => return false,
+        };
+        self.store(is_allowed);
+        is_allowed
     }
 
     fn store(&self, is_allowed: bool) {
         *self.access.lock() = Some((Instant::now(), is_allowed));
-    }
-
-    /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.
-    async fn is_allowed(&self) -> bool {
-        if let Some(cached) = self.cached() {
-            return cached;
-        }
-        let rule = AccessRule::new("list", "autoscaling", "horizontalpodautoscalers");
-        match check_access(&self.client, std::slice::from_ref(&rule)).await.pop() {
-            Some(AccessReview::Allowed) => self.store(true),
-            Some(AccessReview::Denied) => {
-                tracing::info!(%rule, "skipping conflict check with HorizontalPodAutoscalers: RBAC rule is missing");
-                self.store(false);
-            }
-            Some(AccessReview::Unknown(_)) | None => {}
-        }
-        self.cached().unwrap_or(false)
     }
 
     /// Lists the HPAs of the namespace, as far as possible within the timeout.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::ResourceExt as _;
 
-use super::watches::{TargetKey, WatchStores};
+use super::watches::WatchStores;
 use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
 use plimsoll_core::{
     admission::validation::ValidationResult,
@@ -40,8 +40,8 @@ impl Reviewer for HpaReviewer {
         }
         let Some(spec) = object.spec.as_ref() else { return AdmissionDecision::allow("valid") };
         let target = &spec.scale_target_ref;
-        let key = TargetKey::new(&request.namespace, &target.kind, &target.name);
-        let warnings = warnings(&object, &self.0.vpas(&key));
+        let vpas = self.0.vpas(&request.namespace, &target.kind, &target.name);
+        let warnings = warnings(&object, &vpas);
         let result = ValidationResult { warnings, ..ValidationResult::default() }.truncated();
         AdmissionDecision::allow("valid").with_warnings(result.warnings)
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::watches::{TargetKey, WatchStores};
+use super::watches::WatchStores;
 use crate::cluster::{
     cache::{
         controllers::{Owner, WellKnown},
@@ -56,8 +56,7 @@ impl VpaMatcher {
                 return Err("controller_unavailable");
             }
         };
-        let key = TargetKey::new(namespace, &top.kind, &top.name);
-        let candidates = self.stores.vpas(&key);
+        let candidates = self.stores.vpas(namespace, &top.kind, &top.name);
         if candidates.is_empty() {
             return Err("no_vpa");
         }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{
-    config::AdmissionConfig,
-    decide::{SizingInputs, decide_pod},
-    matching::VpaMatcher,
-    watches::Watches,
-};
+use super::{config::AdmissionConfig, matching::VpaMatcher, watches::Watches};
 use crate::cluster::{
     clock::Clock,
     server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
 };
 use plimsoll_core::{
-    admission::validation::truncated,
-    sizing::{AdmissionPod, NamespaceLimitRanges, SizingError},
+    admission::{self, AdmissionSettings, validation::truncated},
+    api::VerticalPodAutoscaler,
+    sizing::{
+        AdmissionPod, NamespaceLimitRanges, Operation, Pod, SizingError, VpaOptions,
+        quota::{self, PodOperation},
+    },
+    types::quantity::Quantity,
 };
 
 pub(super) struct PodReviewer {
@@ -64,18 +64,10 @@ impl Reviewer for PodReviewer {
         };
         let mut pod = review_pod.pod;
         pod.namespace = (&*request.namespace).into();
-        let stores = &self.watches.stores;
-        let namespace = &*request.namespace;
-        let retargets_at = self.config.retarget_hpas.then(|| self.clock.now());
-        let inputs = SizingInputs {
-            limit_ranges: NamespaceLimitRanges::merge(&stores.limit_range_items(namespace)),
-            quotas: stores.quotas.in_namespace(namespace),
-            shared_requests: stores.shared_requests(namespace, &vpa, retargets_at),
-        };
-        let operations = match decide_pod(&self.config, &pod, &vpa, &inputs) {
+        let operations = match self.decide(&pod, &vpa) {
             Ok(operations) => operations,
             Err(error) => {
-                let decision = allow_unchanged(error.name(), &error);
+                let decision = allow_unchanged(error.into_str(), &error);
                 let is_large = matches!(error, SizingError::TooLarge { .. });
                 let warnings = is_large.then(|| error.to_string()).into_iter().collect();
                 return decision.with_warnings(warnings);
@@ -83,5 +75,30 @@ impl Reviewer for PodReviewer {
         };
         AdmissionDecision::patch(&operations)
             .unwrap_or_else(|error| allow_unchanged("unwritable_patch", &error))
+    }
+}
+
+impl PodReviewer {
+    fn decide(
+        &self,
+        pod: &Pod,
+        vpa: &VerticalPodAutoscaler,
+    ) -> Result<Vec<Operation>, SizingError> {
+        let (config, stores, namespace) = (&self.config, &self.watches.stores, &*pod.namespace);
+        let retargets_at = config.retarget_hpas.then(|| self.clock.now());
+        let shared_requests = stores.shared_requests(namespace, vpa, retargets_at);
+        let limit_ranges = NamespaceLimitRanges::merge(&stores.sizing.limit_range_items(namespace));
+        let settings = AdmissionSettings {
+            rules: config.sizing_rules(),
+            startup_boost: config.feature_gates.startup_boost,
+            max_boosted_cpu: config.max_boost.unwrap_or(Quantity::ZERO),
+        };
+        let options = VpaOptions::from_vpa(vpa, config.compat);
+        let spec = options.sizing_spec(vpa, config.limit_policy);
+        let spec = spec.with_shared_requests(&shared_requests);
+        let patch = admission::patch_pod(pod, &spec, Some(&limit_ranges), &settings)?;
+        let quotas = stores.sizing.quotas(namespace);
+        quota::ensure_quota(&quotas, pod, &patch.sized_containers, PodOperation::Create)?;
+        Ok(patch.operations)
     }
 }

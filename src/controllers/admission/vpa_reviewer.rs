@@ -1,6 +1,6 @@
 //! Validates VPAs that are created or changed: errors deny the request, oddities become warnings.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
@@ -9,13 +9,15 @@ use serde_json::Value;
 
 use super::{
     config::AdmissionConfig,
-    decide::decide_vpa,
     hpa_conflicts::{self, HpaLister},
-    watches::{TargetKey, WatchStores},
+    watches::WatchStores,
 };
-use crate::cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer};
+use crate::{
+    cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
+    controllers::runtime::annotation_checks::find_invalid,
+};
 use plimsoll_core::{
-    admission::validation::{self, OtherAutoscaler},
+    admission::validation::{self, OtherAutoscaler, ValidationResult},
     api::{VerticalPodAutoscaler, vpa::TargetRef},
     types::compat::Compat,
 };
@@ -42,11 +44,11 @@ impl Reviewer for VpaReviewer {
         };
         let mut autoscalers: Vec<OtherAutoscaler<'_>> =
             others.iter().filter_map(|vpa| as_other_autoscaler(vpa)).collect();
-        let is_replaced = self.stores.followers.hpa_replacement.is_active();
+        let is_replaced = self.stores.sizing.followers.hpa_replacement.is_active();
         autoscalers.extend(
             hpas.iter().filter_map(|hpa| hpa_conflicts::as_other_autoscaler(hpa, is_replaced)),
         );
-        let result = decide_vpa(&self.config, object.as_bytes(), old, &autoscalers);
+        let result = self.validate(object.as_bytes(), old, &autoscalers);
         let decision = if result.errors.is_empty() {
             AdmissionDecision::patch(&result.operations).unwrap_or_else(|error| {
                 tracing::warn!(%error, "failed to encode defaults; admitting the VPA unchanged");
@@ -60,6 +62,23 @@ impl Reviewer for VpaReviewer {
 }
 
 impl VpaReviewer {
+    fn validate(
+        &self,
+        object: &[u8],
+        old: Option<&[u8]>,
+        others: &[OtherAutoscaler<'_>],
+    ) -> ValidationResult {
+        let (config, gates) = (&self.config, self.config.feature_gates);
+        let mut result = validation::validate(object, old, gates, config.sizing_rules(), others);
+        if config.compat == Compat::Plimsoll {
+            let object: Value = serde_json::from_slice(object).unwrap_or_default();
+            let annotations = BTreeMap::deserialize(&object["metadata"]["annotations"]);
+            let invalid = find_invalid(&annotations.unwrap_or_default());
+            result.warnings.extend(invalid.iter().map(ToString::to_string));
+        }
+        result
+    }
+
     /// The VPAs with the same target, as far as they are cached.
     fn vpas_with_same_target(
         &self,
@@ -69,7 +88,7 @@ impl VpaReviewer {
         let object: Value = serde_json::from_str(object).unwrap_or_default();
         let target = TargetRef::deserialize(&object["spec"]["targetRef"]);
         let Ok(target) = target else { return Vec::new() };
-        self.stores.vpas(&TargetKey::new(namespace, &target.kind, &target.name))
+        self.stores.vpas(namespace, &target.kind, &target.name)
     }
 }
 
@@ -83,10 +102,7 @@ fn as_other_autoscaler(vpa: &VerticalPodAutoscaler) -> Option<OtherAutoscaler<'_
     })
 }
 
-pub(super) fn response_status(
-    request: &AdmissionRequest<'_>,
-    result: &validation::ValidationResult,
-) -> Status {
+pub(super) fn response_status(request: &AdmissionRequest<'_>, result: &ValidationResult) -> Status {
     let kind = request.request_kind.as_ref().unwrap_or(&request.kind);
     let causes = result.errors.iter().map(|error| StatusCause {
         field: Some(error.path.clone()),

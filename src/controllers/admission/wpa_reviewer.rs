@@ -11,10 +11,7 @@ use async_trait::async_trait;
 use kube::ResourceExt as _;
 use plimsoll_storage::prometheus::{promql::Query, schema::Dialect};
 
-use super::{
-    vpa_reviewer::response_status,
-    watches::{TargetKey, WatchStores},
-};
+use super::{vpa_reviewer::response_status, watches::WatchStores};
 use crate::{
     cluster::server::webhook::{AdmissionDecision, AdmissionRequest, Reviewer},
     controllers::watermark::scaling_gates::read_annotations,
@@ -60,8 +57,8 @@ impl Reviewer for WpaReviewer {
         let mut result = validate_object(&object);
         let spec = with_defaults(&object.spec);
         let target = &spec.scale_target_ref;
-        let key = TargetKey::new(&request.namespace, &target.kind, &target.name);
-        result.warnings.extend(conflicting_vpas(&spec, &self.0.vpas(&key)));
+        let vpas = self.0.vpas(&request.namespace, &target.kind, &target.name);
+        result.warnings.extend(conflicting_vpas(&spec, &vpas));
         let result = result.truncated();
         let decision = if result.errors.is_empty() {
             AdmissionDecision::allow("valid")

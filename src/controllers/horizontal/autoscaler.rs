@@ -103,8 +103,7 @@ impl ReplicaAutoscaler for HorizontalAutoscaler {
     /// Conditions are those of the HPA controller.
     type Condition = Infallible;
 
-    const API_VERSION: &'static str = "autoscaling/v2";
-    const KIND: &'static str = "HorizontalPodAutoscaler";
+    const NAME: &'static str = "horizontal";
     const FIELD_MANAGER: &'static str = "plimsoll-horizontal";
 
     fn log_span(_: &RecordedHpa) -> Span {

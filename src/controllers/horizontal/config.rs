@@ -13,18 +13,7 @@ use plimsoll_storage::prometheus::{detect::SchemaOverrides, transport::Transport
 use strum::{EnumString, IntoStaticStr};
 
 use super::{super::replicas::ReplicaSettings, horizontal_decision::RECORD_INTERVAL};
-use crate::{
-    controllers::runtime::{
-        config::{ElectionConfig, ProcessConfig},
-        prometheus_queries::PrometheusQueries,
-    },
-    telemetry::Cardinality,
-};
-
-/// The reporting component of events.
-const EVENT_COMPONENT: &str = "plimsoll-horizontal";
-/// That of the HPA controller of kube-controller-manager.
-const REPLACED_COMPONENT: &str = "horizontal-pod-autoscaler";
+use crate::controllers::runtime::prometheus_queries::PrometheusQueries;
 
 /// What the controller does with HorizontalPodAutoscalers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
@@ -48,12 +37,30 @@ impl HorizontalMode {
     pub fn as_str(self) -> &'static str {
         self.into()
     }
+
+    /// The reporting component of events.
+    pub const fn event_component(self) -> &'static str {
+        match self {
+            Self::Shadow | Self::Adopted => "plimsoll-horizontal",
+            // That of the HPA controller of kube-controller-manager.
+            Self::Replace => "horizontal-pod-autoscaler",
+        }
+    }
+
+    /// The minimum time between status updates that only change values.
+    pub const fn status_interval(self) -> Duration {
+        match self {
+            Self::Shadow | Self::Adopted => RECORD_INTERVAL,
+            // As upstream: tools show the values of the status.
+            Self::Replace => Duration::ZERO,
+        }
+    }
 }
 
 /// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct HorizontalConfig {
-    pub process: ProcessConfig,
+    pub settings: ReplicaSettings,
     /// What to do with objects.
     pub mode: HorizontalMode,
     /// Whether to behave like upstream.
@@ -62,8 +69,6 @@ pub struct HorizontalConfig {
     pub fixes: Fixes,
     /// The flags of the HPA controller.
     pub hpa: Config,
-    /// The time between two reconciles of an object, and between two passes of the HPA controller.
-    pub period: Duration,
     /// How it is found out that no other HPA controller is active.
     pub sentinel: SentinelConfig,
     /// Where the usage of pods is read from.
@@ -72,14 +77,6 @@ pub struct HorizontalConfig {
     pub queries: PrometheusQueries,
     /// The maximum age of the result of such a query; `None` accepts any age.
     pub max_metric_age: Option<Duration>,
-    /// How many objects are reconciled concurrently, at least 1.
-    pub workers: usize,
-    /// The namespaces to watch; empty for all.
-    pub namespaces: Vec<String>,
-    /// Timeout of requests to the API server.
-    pub request_timeout: Duration,
-    pub election: ElectionConfig,
-    pub object_metrics: Cardinality,
 }
 
 /// How it is found out, with `--mode=replace`, that no other HPA controller is active.
@@ -114,29 +111,7 @@ pub struct PrometheusUsage {
 impl HorizontalConfig {
     /// Whether an object is the sentinel, which is no object to scale.
     pub(super) fn is_sentinel(&self, key: &ObjectKey) -> bool {
-        *key.name == *SENTINEL_NAME && *key.namespace == *self.election.namespace
-    }
-
-    /// What the shared controller has to know.
-    pub(super) fn replica_settings(&self) -> ReplicaSettings {
-        let (event_component, status_interval) = match self.mode {
-            HorizontalMode::Shadow | HorizontalMode::Adopted => (EVENT_COMPONENT, RECORD_INTERVAL),
-            // As upstream: tools show the values of the status.
-            HorizontalMode::Replace => (REPLACED_COMPONENT, Duration::ZERO),
-        };
-        ReplicaSettings {
-            name: "horizontal",
-            event_component,
-            // Scales are read from watches: upstream reads each before it may write it.
-            compat: Compat::Plimsoll,
-            period: self.period,
-            workers: self.workers,
-            status_interval,
-            request_timeout: self.request_timeout,
-            namespaces: self.namespaces.clone(),
-            dry_run: None,
-            election: self.election.clone(),
-        }
+        *key.name == *SENTINEL_NAME && *key.namespace == *self.settings.election.namespace
     }
 }
 

@@ -34,8 +34,8 @@ impl ObjectQueries {
         observer: Arc<dyn QueryObserver>,
     ) -> Result<Self> {
         let max_age = config.max_metric_age;
-        let promql = config.queries.open(config.period, max_age, clock, observer)?;
-        Ok(Self { client: QueryClient::new(promql, config.workers), max_age })
+        let promql = config.queries.open(config.settings.period, max_age, clock, observer)?;
+        Ok(Self { client: QueryClient::new(promql, config.settings.workers), max_age })
     }
 
     /// The state of the alert that a query of an object in this namespace asks for.

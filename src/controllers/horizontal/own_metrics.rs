@@ -20,7 +20,8 @@ pub(super) struct OwnMetrics {
 impl OwnMetrics {
     /// A client whose requests have the timeout of those to the API server.
     pub fn new(config: &HorizontalConfig, client: Client) -> Self {
-        let apis = MetricsApiClient::new(client, config.request_timeout, config.workers);
+        let apis =
+            MetricsApiClient::new(client, config.settings.request_timeout, config.settings.workers);
         Self { apis }
     }
 

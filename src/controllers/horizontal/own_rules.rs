@@ -110,7 +110,8 @@ impl OwnRules {
         let spec = acts.then(|| takeover.effective_spec(spec));
         let (mut options, mut invalid, mut alert) = Default::default();
         if acts {
-            (options, invalid) = HpaOptions::from_annotations(object.annotations(), config.period);
+            (options, invalid) =
+                HpaOptions::from_annotations(object.annotations(), config.settings.period);
             match HOLD_WHILE.read(object.annotations(), alert_query) {
                 Ok(found) => alert = found,
                 Err(why) => invalid.push(why),

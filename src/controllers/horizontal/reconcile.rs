@@ -161,7 +161,7 @@ fn report_warnings(
     let warnings = rules.warnings();
     let reported = std::mem::take(&mut state.own.reported_annotations);
     for (reason, message) in warnings.iter().filter(|new| !reported.contains(new)) {
-        controller.events.emit(state, true, reason, message.clone());
+        controller.status.emit(state, true, reason, message.clone());
     }
     state.own.reported_annotations = warnings;
 }
@@ -292,7 +292,7 @@ impl Reconcile<'_> {
         let autoscaler = &controller.autoscaler;
         let (newest, none) = (self.own_status(state), HorizontalPodAutoscalerStatus::default());
         let status = newest.as_ref().or(object.stored.status.as_ref()).unwrap_or(&none);
-        let period = autoscaler.config.period;
+        let period = autoscaler.config.settings.period;
         let shadow = &mut state.own.shadow;
         let reported = |scale| shadow.reported_replicas(scale, status, period, now);
         let reported_replicas = self.scale.map_or(0, reported);
@@ -354,7 +354,7 @@ impl Reconcile<'_> {
         status: &HorizontalPodAutoscalerStatus,
     ) {
         let autoscaler = &self.controller.autoscaler;
-        let (period, windows) = (autoscaler.config.period, self.windows(self.spec));
+        let (period, windows) = (autoscaler.config.settings.period, self.windows(self.spec));
         for result in state.own.shadow.compare(decision, status, ShadowRules { period, windows }) {
             autoscaler.metrics.count_comparison(result);
             if result == Comparison::Unexplained {

@@ -15,7 +15,7 @@ use crate::{
     cluster::{
         leader::Fence,
         write::{
-            Permit, RateLimiter, WriteError, WriteStats,
+            Permit, WriteError, WriteStats,
             hpa_sentinel::{ReadSentinel, SentinelObject},
         },
     },
@@ -40,8 +40,8 @@ impl SentinelKeeper {
         stats: Arc<WriteStats>,
         metrics: Arc<ReplacedControllerMetrics>,
     ) -> Self {
-        let namespace = config.election.namespace.as_str();
-        let limiter = RateLimiter::new(config.process.qps, config.process.burst);
+        let namespace = config.settings.election.namespace.as_str();
+        let limiter = config.settings.process.rate_limiter();
         let permit = Permit::new(Fence::open(), limiter);
         Self {
             key: ObjectKey::new(namespace, SENTINEL_NAME),

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use plimsoll_core::{
     hpa::{Answer, Fetched, Pod, pod_usage::pod_samples, samples::PodMetrics},
-    scaling::pod_usage::{MAX_AGE, PodUsage, UsageResource},
+    scaling::pod_usage::{MAX_AGE, PodUsage, Resource},
     types::ObjectKey,
 };
 use plimsoll_storage::prometheus::{
@@ -53,7 +53,7 @@ enum Source {
     Metrics { api: Arc<MetricsApi>, requests: SharedRequests<Arc<str>, UsageByPod<PodMetrics>> },
     Prometheus {
         series: Arc<SeriesUsage>,
-        requests: SharedRequests<(Arc<str>, UsageResource), UsageByPod<PodUsage>>,
+        requests: SharedRequests<(Arc<str>, Resource), UsageByPod<PodUsage>>,
     },
 }
 
@@ -70,14 +70,14 @@ impl UsageCache {
             UsageSource::Metrics => Source::Metrics {
                 api: Arc::new(MetricsApi {
                     client,
-                    timeout: config.request_timeout,
+                    timeout: config.settings.request_timeout,
                     permits: RequestPermits::new(MAX_IN_FLIGHT),
                 }),
-                requests: SharedRequests::new(config.period, Arc::clone(&ready)),
+                requests: SharedRequests::new(config.settings.period, Arc::clone(&ready)),
             },
             UsageSource::Prometheus(prometheus) => {
                 let series = SeriesUsage::new(history(prometheus, clock, observer)?, clock.clone());
-                let requests = SharedRequests::new(config.period, Arc::clone(&ready));
+                let requests = SharedRequests::new(config.settings.period, Arc::clone(&ready));
                 Source::Prometheus { series: Arc::new(series), requests }
             }
         };
@@ -96,7 +96,7 @@ impl UsageCache {
             }
             Source::Prometheus { series, requests } => {
                 let resources: BTreeSet<_> =
-                    resources.filter_map(UsageResource::from_name).collect();
+                    resources.filter_map(|name| name.parse().ok()).collect();
                 let mut is_prepared = true;
                 for resource in resources {
                     let (series, of) = (Arc::clone(series), Arc::clone(namespace));
@@ -122,7 +122,7 @@ impl UsageCache {
                 pods.iter().filter_map(|pod| usage.get(&pod.name).cloned()).collect()
             }
             Source::Prometheus { requests, .. } => {
-                let Some(resource) = UsageResource::from_name(resource) else {
+                let Some(resource) = resource.parse().ok() else {
                     return Err(format!(
                         "--usage-source=prometheus has the usage of cpu and memory, and not of {resource}"
                     ));

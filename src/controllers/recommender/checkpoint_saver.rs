@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kube::Client;
 use parking_lot::Mutex;
 use plimsoll_core::{
     history::{Record, SkippedRecord},
@@ -39,7 +38,6 @@ const FINAL_SAVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Saves histories while this process is the leader.
 pub(super) struct CheckpointSaver {
     pub shared: Arc<Shared>,
-    pub client: Client,
     pub loader: Arc<StorageLoader>,
     pub leadership: Arc<Leadership>,
     /// Wakes the loop before its interval ends.
@@ -98,7 +96,7 @@ impl CheckpointSaver {
         }
         // A test's clock is unrelated to the server's.
         let server = if stored.needs_evidence() && clock.is_wall() {
-            server_time(&self.client).await
+            server_time(&self.shared.client).await
         } else {
             None
         };
@@ -281,7 +279,8 @@ impl CheckpointSaver {
         let removed = writer.collect_garbage(&expired, &self.leadership.permit).await?;
         // The watch may lag behind and not know of new VPAs: verify with the API server that they are deleted.
         let keys = without_vpa.into_inner();
-        let deleted = deleted_vpas(&self.client, &self.leadership.permit.limiter, keys).await;
+        let deleted =
+            deleted_vpas(&self.shared.client, &self.leadership.permit.limiter, keys).await;
         if deleted.is_empty() {
             return Ok(removed);
         }

@@ -3,7 +3,7 @@
 use plimsoll_core::{
     api::vpa::Condition,
     recommender::{
-        HistoryState, Recommendation, RecommendationReason,
+        HistoryState, Recommendation,
         conditions::{self, ConditionInput},
         pod_cap::{self, PodLimits, ResourceLimit},
     },
@@ -38,7 +38,7 @@ impl DesiredStatus {
         let ignored = if is_upstream { &[] } else { &*registered.settings.invalid_annotations };
         let limits = pod_cap::cap_to_pod(&mut recommendation, &state.pod_capacity(key));
         let reasons: Vec<&str> =
-            pod_cap::restricted_by(&recommendation).map(RecommendationReason::name).collect();
+            pod_cap::restricted_by(&recommendation).map(|reason| reason.into_str()).collect();
         let message = (!reasons.is_empty()).then(|| (reasons.join(","), describe_limits(limits)));
         let input = ConditionInput {
             pods: vpa.pod_count(),
@@ -72,7 +72,8 @@ pub(super) fn history_pending_conditions(
 /// Describes the limits of a pod, and where they come from.
 fn describe_limits(limits: PodLimits) -> String {
     let text = |limit: Option<ResourceLimit>| {
-        limit.map_or("any".to_owned(), |limit| format!("{} ({})", limit.amount, limit.by.name()))
+        limit
+            .map_or("any".to_owned(), |limit| format!("{} ({})", limit.amount, limit.by.into_str()))
     };
     let (cpu, memory) = (text(limits.cpu), text(limits.memory));
     format!("The limits of a pod are CPU: {cpu}, memory: {memory}")

@@ -47,23 +47,15 @@ impl Leadership {
 
     /// The leader election of the shard; `None` if it is disabled.
     pub fn election(&self) -> Option<Election> {
-        let config = &self.shared.config.election;
-        if !config.enabled {
-            return None;
-        }
-        let options = config.options(match self.shared.config.scope.shard {
-            Some(shard) => format!("{}-{}-of-{}", config.name, shard.index, shard.count),
-            None => config.name.clone(),
-        });
-        let (health, compat) = (self.health_reporter.clone(), self.shared.config.compat);
-        let election = Election::new(
-            self.liveness.client(),
-            options,
-            self.permit.fence.clone(),
-            Arc::clone(&self.write_stats),
-        )
-        .with_lease_annotation(move || health.annotation(compat));
-        Some(election)
+        let config = &self.shared.config;
+        let name = &config.election.name;
+        let lease = match config.scope.shard {
+            Some(shard) => format!("{name}-{}-of-{}", shard.index, shard.count),
+            None => name.clone(),
+        };
+        let stats = Arc::clone(&self.write_stats);
+        let health = (&self.health_reporter, config.compat);
+        config.election.election(lease, &self.liveness, &self.permit, stats, health)
     }
 
     /// Updates the reported health after a pass.
@@ -85,7 +77,7 @@ impl Leadership {
     pub async fn run_takeover_loop(
         self: Arc<Self>,
         saver: Arc<CheckpointSaver>,
-        status_queue: StatusQueue,
+        status_queue: Arc<StatusQueue>,
     ) {
         loop {
             let term = self.permit.fence.acquired().await;

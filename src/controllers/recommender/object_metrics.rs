@@ -37,7 +37,7 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
             let live = state.index.pods_of(key).filter(|(_, pod)| !pod.is_finished);
             visit(VpaRow {
                 vpa: key,
-                update_mode: vpa.mode.unwrap_or_default().as_str(),
+                update_mode: vpa.mode.unwrap_or_default().into_str(),
                 history_state: match registered.state {
                     HistoryState::Waiting => Progress::Loading,
                     HistoryState::Loaded if registered.is_stored() => Progress::Loaded,

@@ -37,7 +37,7 @@ pub(super) fn ingest_ooms(shared: &Shared, now: Time, first_sight: bool) -> u64 
     let (mut counted, mut pending) = (0, Vec::new());
     for kill in state.index.take_oom_kills() {
         if (kill.source == OomKillSource::FirstObserved) != first_sight {
-            state.index.add_oom_kill(kill);
+            state.index.oom_kills.push(kill);
             continue;
         }
         counted += ingest_oom(shared, state, kill, &mut pending, now);
@@ -46,7 +46,7 @@ pub(super) fn ingest_ooms(shared: &Shared, now: Time, first_sight: bool) -> u64 
         shared.health.count_oom_kills(source.name(), DROPPED, 1);
     }
     for kill in pending {
-        state.index.add_oom_kill(kill);
+        state.index.oom_kills.push(kill);
     }
     counted
 }
@@ -89,7 +89,7 @@ fn ingest_oom(
                 state.vpa_registry.ingest().add_oom(&key, container_id, oom, is_eviction, now)
             }
         };
-        shared.health.count_oom_kills(source, outcome.as_str(), 1);
+        shared.health.count_oom_kills(source, outcome.into_str(), 1);
         if let OomResult::Counted(credit) = outcome {
             counted += 1;
             let request = kill.kill.request.0;

@@ -1,4 +1,4 @@
-//! One pass: ingests usage and OOM kills, computes recommendations, and queues changed statuses. It never waits for
+//! The main loop, and one pass of it: ingests usage and OOM kills, computes recommendations, and queues changed statuses. It never waits for
 //! writes, and for usage only up to a limit.
 
 use std::{
@@ -8,10 +8,10 @@ use std::{
 };
 
 use plimsoll_core::{
-    api::vpa::UpdateMode,
     recommender::{RecommendationSummary, estimate::Resource, published_status::StatusChange},
     types::{ObjectKey, Time},
 };
+use tokio::sync::watch;
 
 use super::{
     Shared,
@@ -25,8 +25,12 @@ use super::{
 };
 use crate::{
     cluster::{cache::vpa_index::TargetState, write::StatusQueue},
+    controllers::runtime::loop_watchdog::LoopWatchdog,
     telemetry::{RecommendationChange, VpaTraits},
 };
+
+/// How long the first pass waits for stored history.
+const MAX_HISTORY_WAIT: Duration = Duration::from_secs(10);
 
 /// Minimum interval between checks for expired histories.
 const EXPIRY_INTERVAL: Duration = Duration::from_hours(1);
@@ -36,7 +40,7 @@ const MAX_CLOCK_JUMP: Duration = Duration::from_hours(6);
 
 /// State that is kept between passes.
 #[derive(Debug, Default)]
-pub(super) struct PassState {
+struct PassState {
     last_expiry: Option<Time>,
     last_pass: Option<Time>,
     /// VPAs that have had no recommendation for long; each is logged once.
@@ -59,18 +63,63 @@ pub struct PassSummary {
     pub changed: usize,
 }
 
-/// Runs passes.
+/// The main loop: runs a pass in every interval.
 pub(super) struct PassRunner {
     pub shared: Arc<Shared>,
     pub targets: Arc<TargetLookup>,
     pub usage: Arc<UsageIngest>,
     pub leadership: Arc<Leadership>,
-    pub status_queue: StatusQueue,
+    pub status_queue: Arc<StatusQueue>,
     pub saver: Arc<CheckpointSaver>,
+    pub watchdog: LoopWatchdog,
+    /// Number of passes so far, and the summary of the last one.
+    pub summaries: watch::Sender<(u64, PassSummary)>,
 }
 
 impl PassRunner {
-    pub async fn run(&self, passes: &mut PassState) -> PassSummary {
+    /// Runs a pass as soon as the caches are synced, and then one per interval.
+    pub async fn run(self: Arc<Self>) {
+        let Shared { config, clock, state, health, .. } = &*self.shared;
+        self.targets.watches.set.wait_until_synced().await;
+        let deadline = Instant::now() + MAX_HISTORY_WAIT;
+        // The first load rarely covers all VPAs: some targets need a request to be resolved.
+        while Instant::now() < deadline
+            && state.lock().vpa_registry.waiting_for_history().next().is_some()
+        {
+            tokio::select! {
+                () = state.signals.history_loaded.notified() => {}
+                () = tokio::time::sleep_until(deadline.into()) => {}
+            }
+        }
+        let mut passes = PassState::default();
+        let mut planned: Option<Time> = None;
+        loop {
+            let started = clock.now();
+            let lag = planned.map_or(0, |planned| started.nanos_since(planned).max(0));
+            health.loop_metrics.set_lag(Duration::from_nanos(lag.unsigned_abs()));
+            if let Some(planned) = planned {
+                warn_clock_jump(planned, started, config.interval);
+            }
+            self.watchdog.tick();
+            let summary = self.pass(&mut passes).await;
+            self.watchdog.tick();
+            health.loop_metrics.set_last_success(clock.now());
+            self.leadership.update_health();
+            tracing::debug!(?summary, "completed pass");
+            self.summaries.send_modify(|(count, last)| {
+                *count += 1;
+                *last = summary;
+            });
+            // Relative to now if the clock was set: neither a burst of passes nor a long pause.
+            let (now, interval) = (clock.now(), config.interval);
+            let next = started.later(interval);
+            let next = if next < now || next > now.later(interval) { now } else { next };
+            planned = Some(next);
+            clock.sleep_until(next).await;
+        }
+    }
+
+    async fn pass(&self, passes: &mut PassState) -> PassSummary {
         let started = Instant::now();
         let mut summary = PassSummary::default();
         self.timed("LoadVPAs", || self.targets.resolve_watched());
@@ -135,7 +184,7 @@ impl PassRunner {
                 let mode = vpa.mode;
                 let pods = vpa.pod_count();
                 let traits = |has_recommendation| VpaTraits {
-                    update_mode: mode.map(UpdateMode::as_str),
+                    update_mode: mode.map(|mode| mode.into_str()),
                     has_recommendation,
                     matches_pods: pods > 0,
                     unsupported_config: matches!(
@@ -182,7 +231,7 @@ impl PassRunner {
                 {
                     self.shared.metrics.latency.observe_duration(latency);
                 }
-                self.observe_changes(state, key, &old, mode.map(UpdateMode::as_str), pods);
+                self.observe_changes(state, key, &old, mode.map(|mode| mode.into_str()), pods);
                 warn_no_recommendation(passes, state, key, now);
             }
         });
@@ -293,5 +342,16 @@ fn log_no_recommendation_reminder(passes: &mut PassState, now: Time) {
         let vpas = names.len();
         names.truncate(MAX_NAMED);
         tracing::warn!(vpas, first = names.join(", "), "VPAs still have no recommendation");
+    }
+}
+
+/// Logs a corrected clock or a paused process, which explains oddities in the pass that follows.
+fn warn_clock_jump(planned: Time, started: Time, interval: Duration) {
+    if started > planned.later(interval) {
+        let late = Duration::from_nanos(started.nanos_since(planned).unsigned_abs());
+        tracing::warn!(?late, "pass started late: clock jumped forward or process was paused");
+    } else if planned > started.later(interval) {
+        let back = Duration::from_nanos(planned.nanos_since(started).unsigned_abs());
+        tracing::warn!(?back, "clock was set back; ignoring samples until it catches up");
     }
 }

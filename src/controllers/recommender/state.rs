@@ -218,7 +218,7 @@ impl RecommenderState {
         let namespace = self.index.namespace(&eviction.namespace).cloned();
         let Some(namespace) = namespace else { return };
         for container in &eviction.offending_containers {
-            self.index.add_oom_kill(ObservedOomKill {
+            self.index.oom_kills.push(ObservedOomKill {
                 namespace: Arc::clone(&namespace),
                 pod: Arc::from(&*eviction.pod),
                 container: Arc::from(&*container.container),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::StreamExt as _;
 use plimsoll_core::{api::vpa::TargetRef, types::ObjectKey};
 
-use super::{Shared, history_source::VpaOwners, watches::WatchStatuses};
+use super::{Shared, history_source::VpaOwners, watches::Watches};
 use crate::cluster::{cache::vpa_index::TargetState, target::TargetResolver};
 
 /// Results are cached, so polling is cheap. New VPAs are resolved at once.
@@ -16,14 +16,14 @@ const MAX_CONCURRENT_LOOKUPS: usize = 10;
 /// Resolves the targets of VPAs.
 pub(super) struct TargetLookup {
     pub shared: Arc<Shared>,
-    pub watches: Arc<WatchStatuses>,
+    pub watches: Arc<Watches>,
     pub resolver: TargetResolver,
 }
 
 impl TargetLookup {
     /// Periodically resolves the targets that are not in the watch caches.
     pub async fn run(self: Arc<Self>) {
-        self.watches.wait_for_sync().await;
+        self.watches.set.wait_until_synced().await;
         loop {
             self.resolve_unwatched().await;
             tokio::select! {
@@ -49,7 +49,7 @@ impl TargetLookup {
     /// The VPAs whose history must be loaded, with the owner of their pods. `again` includes those that failed
     /// before. Empty until the caches are synced: a target that only seems to be missing would match no history.
     pub fn vpas_without_history(&self, again: bool) -> VpaOwners {
-        if !self.watches.required().all(|status| status.is_synced()) {
+        if !self.watches.set.required.iter().all(|status| status.is_synced()) {
             return VpaOwners::new();
         }
         if self.shared.state.lock().vpa_registry.waiting_for_history().next().is_some() {

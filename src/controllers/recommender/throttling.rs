@@ -86,11 +86,9 @@ async fn query_throttling(source: &HistorySource, wanted: &VpaOwners) -> HashSet
     }
     let now = source.shared.clock.now();
     // Lock for each VPA separately: there may be tens of thousands.
-    for (key, throttling) in measured {
+    let measured = measured.into_iter().map(|(key, throttling)| (key, Some(throttling)));
+    for (key, throttling) in measured.chain(unlimited.into_iter().map(|key| (key, None))) {
         source.shared.state.lock().vpa_registry.ingest().set_throttling(&key, throttling, now);
-    }
-    for key in unlimited {
-        source.shared.state.lock().vpa_registry.ingest().clear_throttling(&key, now);
     }
     failed_vpas
 }

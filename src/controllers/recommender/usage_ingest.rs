@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use kube::Client;
 use parking_lot::Mutex;
 use plimsoll_core::{
-    api::vpa::UpdateMode,
     recommender::{
         estimate::Resource,
         memory_window::SampleRejected,
@@ -182,7 +180,6 @@ impl UsageReads {
 /// Adds the usage from its configured source to histories.
 pub(super) struct UsageIngest {
     pub shared: Arc<Shared>,
-    pub client: Client,
     /// The Prometheus server, if usage or history is read from one.
     pub prometheus: Option<Arc<PrometheusHistory>>,
 }
@@ -221,13 +218,20 @@ impl UsageIngest {
             UsageSource::Metrics => {
                 let namespaces = config.scope.only.as_deref().map(|namespace| [namespace]);
                 let namespaces = namespaces.as_ref().map(<[&str; 1]>::as_slice);
-                fetch_usage(&self.client, namespaces, sink, timeout_limit).await
+                fetch_usage(&self.shared.client, namespaces, sink, timeout_limit).await
             }
             UsageSource::External(metrics) => {
                 let concurrency = config.workers;
                 let pods = self.external_queries();
-                fetch_external_usage(&self.client, metrics, pods, concurrency, sink, timeout_limit)
-                    .await
+                fetch_external_usage(
+                    &self.shared.client,
+                    metrics,
+                    pods,
+                    concurrency,
+                    sink,
+                    timeout_limit,
+                )
+                .await
             }
             UsageSource::Prometheus => self.fetch_usage_from_prometheus(sink, timeout_limit).await,
         }
@@ -378,7 +382,7 @@ pub(super) fn observe_quality(
     let summary = registered.summary_for(container);
     let recommendation =
         summary.and_then(|summary| summary.resource(resource)).map(|value| value.uncapped);
-    let update_mode = vpa.mode.map(UpdateMode::as_str);
+    let update_mode = vpa.mode.map(|mode| mode.into_str());
     metrics.quality.observe_sample(&QualitySample {
         update_mode,
         resource,

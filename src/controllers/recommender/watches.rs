@@ -1,8 +1,8 @@
 //! The watches of the recommender, and how their events change its state.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
-use kube::{Api, Client};
+use kube::Api;
 
 use super::Shared;
 use crate::{
@@ -10,100 +10,61 @@ use crate::{
         cache::{controllers::ControllerCache, eviction_events::watch_evictions},
         watch::{
             WatchFactory, WatchOptions, maybe_object::MaybeObject, partial_objects::PartialNode,
-            status::WatchStatus, watch,
+            status::WatchStatus,
         },
     },
-    controllers::runtime::{
-        controller_watches::{self, WatchStarter},
-        shutdown::{ShutdownToken, Tasks},
-    },
+    controllers::runtime::watch_set::WatchSet,
 };
 
-/// The status of each watch, in the order in which startup waits for them.
-#[derive(Debug)]
-pub(super) struct WatchStatuses {
-    pub vpas: Arc<WatchStatus>,
-    /// Pods that are not pending.
-    pub pods: Arc<WatchStatus>,
-    /// The seven built-in controller kinds.
-    pub controllers: Vec<Arc<WatchStatus>>,
-    pub evictions: Arc<WatchStatus>,
-    /// Nodes, if recommendations are capped to the largest node.
-    pub nodes: Option<Arc<WatchStatus>>,
-}
+pub(super) const VPAS: &str = "verticalpodautoscalers";
+pub(super) const PODS: &str = "pods";
 
-impl WatchStatuses {
-    /// Watches that are not started yet.
-    pub fn new(nodes: bool) -> Self {
-        let status = |name| Arc::new(WatchStatus::new(name));
-        Self {
-            vpas: status("verticalpodautoscalers"),
-            pods: status("pods"),
-            controllers: controller_watches::watch_statuses(),
-            evictions: status("evictions"),
-            nodes: nodes.then(|| status("nodes")),
-        }
-    }
-
-    pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
-        let first = [&self.vpas, &self.pods, &self.evictions];
-        first.into_iter().chain(&self.controllers).chain(&self.nodes)
-    }
-
-    /// The watches that must be synced before decisions. Evictions are optional, and may be forbidden.
-    pub fn required(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
-        self.all().filter(|status| !Arc::ptr_eq(status, &self.evictions))
-    }
-
-    pub async fn wait_for_sync(&self) {
-        for status in self.required() {
-            status.wait_until_synced().await;
-        }
-    }
-}
-
-/// The watches, and what their events change.
 pub(super) struct Watches {
-    pub statuses: Arc<WatchStatuses>,
-    pub shared: Arc<Shared>,
-    pub controllers: Arc<ControllerCache>,
-    pub watch_factory: WatchFactory,
-    pub client: Client,
+    pub set: WatchSet,
+    pub vpas: Arc<WatchStatus>,
+    /// Evictions are optional, and may be forbidden.
+    evictions: Arc<WatchStatus>,
 }
 
 impl Watches {
-    pub fn start(&self, stop: &ShutdownToken, tasks: &mut Tasks) {
-        let Self { statuses, shared, controllers, watch_factory, client } = self;
+    /// Watches that are not started yet.
+    pub fn new(
+        shared: &Arc<Shared>,
+        controllers: &Arc<ControllerCache>,
+        factory: WatchFactory,
+    ) -> Self {
+        let mut set = WatchSet::new(factory);
         let namespace = shared.config.scope.only.as_deref();
-        let mut watches = WatchStarter { target: shared, watch_factory, namespace, stop, tasks };
-        watches.start(&statuses.vpas, WatchOptions::default(), |shared, change| {
-            shared.state.lock().apply_vpa_change(change);
+        let changed = Arc::clone(shared);
+        let vpas = set.add(VPAS, namespace, WatchOptions::default(), move |change| {
+            changed.state.lock().apply_vpa_change(change);
         });
         // A pending pod uses nothing yet, and does not count as matching.
         let field_selector = Some("status.phase!=Pending".to_owned());
-        let pod_options = WatchOptions { field_selector, ..WatchOptions::default() };
-        watches.start(&statuses.pods, pod_options, |shared, change| {
-            shared.state.lock().apply_pod_change(change);
+        let options = WatchOptions { field_selector, ..WatchOptions::default() };
+        let changed = Arc::clone(shared);
+        set.add(PODS, namespace, options, move |change| {
+            changed.state.lock().apply_pod_change(change);
         });
-        let kinds = &statuses.controllers;
-        controller_watches::start(watch_factory, namespace, controllers, kinds, stop, tasks);
-        {
-            let (shared, client) = (Arc::clone(shared), client.clone());
-            let (status, stopped) = (Arc::clone(&statuses.evictions), stop.cancelled());
-            tasks.spawn(async move {
-                let namespace = shared.config.scope.only.as_deref();
-                let apply = |eviction| shared.state.lock().add_eviction(&eviction);
-                watch_evictions(&client, namespace, &status, apply, stopped).await;
+        set.add_controllers(controllers, namespace);
+        if shared.config.cap_to_largest_node {
+            let nodes: Api<MaybeObject<PartialNode>> = Api::all(shared.client.clone());
+            let changed = Arc::clone(shared);
+            set.add_source("nodes", nodes, WatchOptions::default(), move |change| {
+                changed.state.lock().apply_node_change(change);
             });
         }
-        if let Some(status) = &statuses.nodes {
-            let (shared, status) = (Arc::clone(shared), Arc::clone(status));
-            let nodes: Api<MaybeObject<PartialNode>> = Api::all(client.clone());
-            let stopped = stop.cancelled();
-            tasks.spawn(async move {
-                let apply = |change| shared.state.lock().apply_node_change(change);
-                watch(nodes, WatchOptions::default(), &status, apply, stopped).await;
-            });
-        }
+        let evictions = Arc::new(WatchStatus::new("evictions"));
+        let (changed, status) = (Arc::clone(shared), Arc::clone(&evictions));
+        set.add_task(async move {
+            let namespace = changed.config.scope.only.as_deref();
+            let apply = |eviction| changed.state.lock().add_eviction(&eviction);
+            watch_evictions(&changed.client, namespace, &status, apply, pending()).await;
+        });
+        Self { set, vpas, evictions }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Arc<WatchStatus>> {
+        self.set.required.iter().chain([&self.evictions])
     }
 }

@@ -69,10 +69,8 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
     type Decision: DecisionRecord<Self::Status>;
     type Condition: Clone + Debug + Send + Sync;
 
-    /// The API version of the object.
-    const API_VERSION: &'static str;
-    /// The kind of the object.
-    const KIND: &'static str;
+    /// The name of the controller, for health and metrics.
+    const NAME: &'static str;
     /// The field manager in `managedFields`.
     const FIELD_MANAGER: &'static str;
 

@@ -2,29 +2,28 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock, atomic::Ordering},
+    sync::{Arc, OnceLock, Weak, atomic::Ordering},
     time::Duration,
 };
 
-use kube::Client;
-use plimsoll_core::types::{ObjectKey, Time, compat::Compat};
+use kube::ResourceExt as _;
+use plimsoll_core::types::{ObjectKey, compat::Compat};
 use tokio::time::Instant;
 
 use super::{
     ReconcileQueue, ReplicaAutoscaler, ScaleWriter, StatusWriter, Workloads, WriteQueue,
-    events::EventRecorder,
     health::{ControllerHealth, run_health_loop},
-    watches::Watches,
     workers::Workers,
-    write_runner::WriteRunner,
+    write_runner::run_writes,
 };
 use crate::{
     cluster::{
         cache::{replica_pod::CachedPod, selector::Selector},
         clock::Clock,
-        leader::{Election, ElectionState, Fence, LeaderState},
+        leader::{Election, ElectionState, LeaderState},
         target::scale::{CacheLifetimes, ScaleClient, request_gate},
-        write::{Permit, RateLimiter},
+        watch::{ObjectChange, WatchOptions},
+        write::Permit,
     },
     controllers::{
         runtime::{
@@ -33,19 +32,22 @@ use crate::{
             controller::ControllerTasks,
             liveness_thread::Liveness,
             traffic_metrics::{export_watch_metrics, export_write_metrics},
+            watch_set::WatchSet,
         },
         updater::config::DryRun,
     },
-    telemetry::{ApiTrafficMetrics, ExportedState},
+    telemetry::{
+        ApiTrafficMetrics, Cardinality, ReplicaMetricsSource, ReplicaRow, objects::PAGE_SIZE,
+    },
 };
 
-/// What the controllers of all kinds have to know of their flags.
+/// The flags of the controllers of all kinds.
 #[derive(Clone, Debug)]
 pub struct ReplicaSettings {
-    /// The name of the controller, for health and metrics.
-    pub name: &'static str,
+    pub process: ProcessConfig,
+    /// The reporting component of events.
     pub event_component: &'static str,
-    /// Whether to behave like upstream.
+    /// Whether reads and writes are like upstream's.
     pub compat: Compat,
     /// The time between two reconciles of an object.
     pub period: Duration,
@@ -60,15 +62,8 @@ pub struct ReplicaSettings {
     /// Dry run, in which nothing is written to the cluster; `None` if disabled.
     pub dry_run: Option<DryRun>,
     pub election: ElectionConfig,
-}
-
-impl ReplicaSettings {
-    /// The permit to write. A dry run holds no lease, and writes nothing but events.
-    pub fn permit(&self, process: &ProcessConfig) -> Permit {
-        let needs_no_lease = self.dry_run.is_some() || !self.election.enabled;
-        let fence = if needs_no_lease { Fence::open() } else { Fence::closed() };
-        Permit::new(fence, RateLimiter::new(process.qps, process.burst))
-    }
+    /// Which objects have metrics of their own besides those with upstream's names.
+    pub object_metrics: Cardinality,
 }
 
 pub struct ReplicaController<A: ReplicaAutoscaler> {
@@ -76,14 +71,12 @@ pub struct ReplicaController<A: ReplicaAutoscaler> {
     /// What differs between kinds.
     pub(in crate::controllers) autoscaler: Arc<A>,
     pub(in crate::controllers) clock: Clock,
-    pub(in crate::controllers) client: Client,
     pub(in crate::controllers) queue: Arc<ReconcileQueue<A>>,
     pub(in crate::controllers) workloads: Arc<Workloads<A::Pod>>,
     pub(in crate::controllers) permit: Permit,
-    pub(in crate::controllers) events: Arc<EventRecorder<A>>,
     pub(in crate::controllers) status: Arc<StatusWriter<A>>,
     pub(in crate::controllers) scales: ScaleWriter<A>,
-    pub(super) watches: Arc<Watches<A>>,
+    pub(super) watches: WatchSet,
     pub(super) health: ControllerHealth,
     liveness: Liveness,
     traffic: ApiTrafficMetrics,
@@ -94,7 +87,7 @@ pub struct ReplicaController<A: ReplicaAutoscaler> {
 impl<A: ReplicaAutoscaler> fmt::Debug for ReplicaController<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReplicaController")
-            .field("kind", &A::KIND)
+            .field("name", &A::NAME)
             .field("lease", &self.settings.election.name)
             .finish_non_exhaustive()
     }
@@ -104,62 +97,78 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// Puts the parts together. Nothing is watched or written yet.
     pub(in crate::controllers) fn from_parts(
         settings: ReplicaSettings,
-        process: &ProcessConfig,
         autoscaler: A,
         context: &mut ControllerContext,
     ) -> Self {
         let (settings, autoscaler) = (Arc::new(settings), Arc::new(autoscaler));
         let (client, clock) = (context.client.clone(), context.clock.clone());
         // As with upstream, reads of scales do not wait for writes.
-        let gate = request_gate(RateLimiter::new(process.qps, process.burst));
+        let gate = request_gate(settings.process.rate_limiter());
         let lifetimes = CacheLifetimes {
             request_timeout: settings.request_timeout,
             ..CacheLifetimes::default()
         };
-        let workloads = Workloads::new(
-            &settings.namespaces,
-            ScaleClient::new(client.clone(), gate, lifetimes),
-            client.clone(),
-            context.watch_factory.clone(),
-            settings.compat,
-        );
+        let scales = ScaleClient::new(client.clone(), gate, lifetimes);
+        let workloads = Workloads::new(&settings.namespaces, scales, settings.compat);
         let queue = Arc::new(ReconcileQueue::new(workloads.scopes.all().len()));
-        let watches = Watches::new(Arc::clone(&workloads), Arc::clone(&queue), clock.clone());
-        let (permit, writes) = (settings.permit(process), Arc::new(WriteQueue::default()));
-        let events = Arc::new(EventRecorder {
-            settings: Arc::clone(&settings),
-            clock: clock.clone(),
-            writes: Arc::clone(&writes),
-        });
+        let watches = WatchSet::new(context.watch_factory.clone());
+        let watches = Self::add_watches(watches, &workloads, &queue, &clock);
+        let permit =
+            settings.election.permit(settings.process.rate_limiter(), settings.dry_run.is_some());
         let status = Arc::new(StatusWriter {
             settings: Arc::clone(&settings),
             autoscaler: Arc::clone(&autoscaler),
             clock: clock.clone(),
-            client: client.clone(),
+            client,
             stats: Arc::clone(&context.write_stats),
             permit: permit.clone(),
             queue: Arc::clone(&queue),
-            writes,
-            events: Arc::clone(&events),
+            writes: WriteQueue::default(),
         });
         let scales = ScaleWriter { status: Arc::clone(&status), workloads: Arc::clone(&workloads) };
         Self {
-            health: ControllerHealth::new(&mut context.registry, &settings),
-            watches: Arc::new(watches),
+            health: ControllerHealth::new(&mut context.registry, A::NAME, settings.period),
+            watches,
             liveness: context.liveness.clone(),
             traffic: context.traffic.clone(),
             election: OnceLock::new(),
             settings,
             autoscaler,
             clock,
-            client,
             queue,
             workloads,
             permit,
-            events,
             status,
             scales,
         }
+    }
+
+    /// Adds the watches of objects, pods and scales: in each namespace, or in all.
+    fn add_watches(
+        mut watches: WatchSet,
+        workloads: &Arc<Workloads<A::Pod>>,
+        queue: &Arc<ReconcileQueue<A>>,
+        clock: &Clock,
+    ) -> WatchSet {
+        for (index, scope) in workloads.scopes.all().iter().enumerate() {
+            let namespace = scope.namespace.as_deref();
+            let (scope_of, workloads) = (Arc::clone(scope), Arc::clone(workloads));
+            let (queue, clock) = (Arc::clone(queue), clock.clone());
+            let apply = move |change: ObjectChange<A::Object>| {
+                if let ObjectChange::Applied(object) = &change {
+                    let namespace = object.namespace().unwrap_or_default();
+                    workloads.ensure_watched(&scope_of, &namespace, &A::target(object));
+                }
+                queue.apply(index, change, clock.now());
+            };
+            watches.add(A::RESOURCE, namespace, WatchOptions::default(), apply);
+            let pods_of = Arc::clone(scope);
+            watches.add("pods", namespace, WatchOptions::default(), move |change| {
+                pods_of.apply_pod_change(change);
+            });
+        }
+        workloads.add_scale_watches(&watches);
+        watches
     }
 
     /// Number of reconciles so far.
@@ -181,41 +190,16 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         all.into_iter().filter(|ready| *ready).count()
     }
 
-    /// Visits the exported states of a page of objects, with the current time. Returns the key after which the next page
-    /// starts. While another process leads there are none: the state here is outdated. While the leader is unknown, they
-    /// are still exported.
-    pub(in crate::controllers) fn visit_exported(
-        &self,
-        after: Option<&ObjectKey>,
-        limit: usize,
-        mut visit: impl FnMut(&ObjectKey, &ExportedState, Time),
-    ) -> Option<ObjectKey> {
-        if self.is_standby() {
-            return None;
-        }
-        let (exported, next) = self.queue.exported_page(after, limit);
-        let now = self.clock.now();
-        for (key, state) in &exported {
-            visit(key, state, now);
-        }
-        next
-    }
-
     /// The election; `None` in a dry run and where it is disabled.
     pub(in crate::controllers) fn new_election(&self) -> Option<Election> {
-        let config = &self.settings.election;
-        if !config.enabled || self.settings.dry_run.is_some() {
+        let settings = &self.settings;
+        if settings.dry_run.is_some() {
             return None;
         }
-        let (health, compat) = (self.health.reporter.clone(), self.settings.compat);
-        let options = config.options(config.name.clone());
-        let election = Election::new(
-            self.liveness.client(),
-            options,
-            self.permit.fence.clone(),
-            Arc::clone(&self.status.stats),
-        )
-        .with_lease_annotation(move || health.annotation(compat));
+        let (permit, stats) = (&self.permit, Arc::clone(&self.status.stats));
+        let lease = settings.election.name.clone();
+        let health = (&self.health.reporter, settings.compat);
+        let election = settings.election.election(lease, &self.liveness, permit, stats, health)?;
         self.election.get_or_init(|| election.state());
         Some(election)
     }
@@ -229,12 +213,9 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
     /// Spawns the watches, the workers and the writers.
     pub(in crate::controllers) fn spawn_tasks(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         let group = &mut tasks.workers;
-        let stop = group.shutdown_token();
-        self.watches.start(&stop, group.tasks());
-        group.spawn(|stop| run_health_loop(Arc::clone(self), stop));
-        self.workloads.start_scale_watches(&stop, group.tasks());
-        let write_runner = WriteRunner::new(Arc::clone(self));
-        tasks.until_end.spawn(|stop| write_runner.run(stop));
+        self.watches.start(group);
+        group.spawn_cancellable(run_health_loop(Arc::clone(self)));
+        tasks.until_end.spawn(|stop| run_writes(Arc::clone(self), stop));
         let workers = Workers::new(Arc::clone(self));
         for _ in 0..self.settings.workers.max(1) {
             group.spawn(|stop| Arc::clone(&workers).run(stop));
@@ -250,10 +231,8 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
 
     /// Updates the gauges of watches, writes and the queue.
     pub(in crate::controllers) fn refresh_gauges(&self) {
-        export_watch_metrics(
-            &self.traffic,
-            self.watches.all().chain(self.workloads.scopes.scale_watches()),
-        );
+        let watches = self.watches.required.iter().chain(self.workloads.scopes.scale_watches());
+        export_watch_metrics(&self.traffic, watches);
         self.traffic.set_watch_objects(A::RESOURCE, self.queue.len());
         self.traffic.set_watch_objects("pods", self.workloads.scopes.pod_count());
         for (name, count) in self.workloads.scopes.scale_counts() {
@@ -262,5 +241,24 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         export_write_metrics(&self.traffic, &self.status.stats);
         self.health.loop_metrics.set_leader(self.permit.fence.is_granted());
         self.health.loop_metrics.set_lag(self.queue.longest_wait(self.clock.now()));
+    }
+}
+
+/// The registry of the metrics does not keep the controller alive.
+impl<A: ReplicaAutoscaler> ReplicaMetricsSource for Weak<ReplicaController<A>> {
+    /// While another process leads there are no objects: the state here is outdated. While the leader is unknown, they are
+    /// still exported.
+    fn visit(
+        &self,
+        after: Option<&ObjectKey>,
+        visit: &mut dyn FnMut(ReplicaRow<'_>),
+    ) -> Option<ObjectKey> {
+        let controller = self.upgrade().filter(|controller| !controller.is_standby())?;
+        let (exported, next) = controller.queue.exported_page(after, PAGE_SIZE);
+        let now = controller.clock.now();
+        for (key, state) in &exported {
+            visit(ReplicaRow { key, state, now });
+        }
+        next
     }
 }

@@ -5,13 +5,12 @@ use std::{
     time::Duration,
 };
 
-use super::{ReplicaAutoscaler, ReplicaController, ReplicaSettings};
+use super::{ReplicaAutoscaler, ReplicaController};
 use crate::{
     cluster::server::{Probes, Stalled},
     controllers::runtime::{
         loop_watchdog::LoopWatchdog,
         role_health::HealthReporter,
-        shutdown::ShutdownToken,
         traffic_metrics::{check_watch_loops, unsynced_watches},
     },
     telemetry::{ExportedState, LoopMetrics, Registry},
@@ -30,21 +29,18 @@ pub(super) struct ControllerHealth {
 }
 
 impl ControllerHealth {
-    pub fn new(registry: &mut Registry, settings: &ReplicaSettings) -> Self {
+    pub fn new(registry: &mut Registry, name: &'static str, period: Duration) -> Self {
         Self {
             loop_watchdog: LoopWatchdog::default(),
-            loop_metrics: LoopMetrics::new(registry, settings.name),
-            reporter: HealthReporter::new(settings.name, settings.period),
+            loop_metrics: LoopMetrics::new(registry, name),
+            reporter: HealthReporter::new(name, period),
             reconciles: AtomicU64::new(0),
         }
     }
 }
 
 /// Updates the health that the next renewal of the Lease writes. The renewal must not wait for the queue's lock.
-pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(
-    controller: Arc<ReplicaController<A>>,
-    stop: ShutdownToken,
-) {
+pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(controller: Arc<ReplicaController<A>>) {
     loop {
         let exported = controller.queue.all_exported();
         let is_unknown = |exported: &&Arc<ExportedState>| {
@@ -57,22 +53,19 @@ pub(super) async fn run_health_loop<A: ReplicaAutoscaler>(
             health.mode = controller.autoscaler.mode().map(str::to_owned);
             health.last_pass = exported.iter().map(|exported| exported.reconciled_at).max();
         }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(controller.settings.election.retry_period) => {}
-        }
+        tokio::time::sleep(controller.settings.election.retry_period).await;
     }
 }
 
 impl<A: ReplicaAutoscaler> Probes for ReplicaController<A> {
     fn check_liveness(&self) -> Result<(), Stalled> {
-        check_watch_loops(self.watches.all())?;
-        let what = format!("the {} controller's loop", self.settings.name);
+        check_watch_loops(&self.watches.required)?;
+        let what = format!("the {} controller's loop", A::NAME);
         self.health.loop_watchdog.check_by(&self.clock, LOOP_TIMEOUT, &what)
     }
 
     fn check_readiness(&self) -> Result<(), Vec<String>> {
-        let mut missing = unsynced_watches(self.watches.all());
+        let mut missing = unsynced_watches(&self.watches.required);
         missing.extend(self.autoscaler.missing());
         if missing.is_empty() { Ok(()) } else { Err(missing) }
     }

@@ -115,11 +115,6 @@ impl<A: AutoscalerKind> ObjectState<A> {
         self.replicas_moved = Some(moved);
         moved
     }
-
-    /// Forgets this status if it still waits, because its write has ended.
-    pub fn end_waiting(&mut self, status: &A::Status) {
-        self.waiting_status.take_if(|waiting| *waiting.status == *status);
-    }
 }
 
 pub(in crate::controllers) fn key_of<K: Resource>(object: &K) -> ObjectKey {

@@ -5,13 +5,15 @@
 //! labelled with. For other kinds the owners in between are read, once per ReplicaSet and not per pod. Where they may
 //! not be read, names decide, as in upstream.
 
+use std::collections::HashMap;
+
 use super::Workloads;
 use crate::cluster::{
     cache::{
         replica_pod::{CachedPod, OwnerRef},
         selector::Selector,
     },
-    target::scale::{ScaleClient, ScaleState},
+    target::scale::ScaleState,
 };
 use plimsoll_core::{api::scale_target::ScaleTarget, scaling::pod_readiness::is_owner_by_name};
 
@@ -60,49 +62,28 @@ pub(in crate::controllers) async fn matching_pods<P: CachedPod, R>(
         classify(pod, &scale.uid, &target.kind, &target.name)
     };
     let matching = workloads.scopes.pods(namespace, &selector, |pod| (ownership_of(pod), map(pod)));
-    let mut lookups =
-        OwnerLookups { target_name: &target.name, target_uid: &scale.uid, results: Vec::new() };
+    // Results of lookups by UID: many pods share an owner.
+    let mut looked_up: HashMap<Box<str>, bool> = HashMap::new();
     let mut pods = Vec::with_capacity(matching.len());
     for (ownership, pod) in matching {
-        let owned_by_target = match ownership {
-            Ownership::Known(owned_by_target) => owned_by_target,
-            Ownership::ThroughOwners(owners) => {
-                let mut owned_by_target = false;
-                for owner in owners {
-                    owned_by_target |=
-                        lookups.is_owned_by_target(&workloads.scales, namespace, owner).await;
+        let mut owned_by_target = matches!(ownership, Ownership::Known(true));
+        if let Ownership::ThroughOwners(owners) = ownership {
+            for owner in owners {
+                if let Some(is_owned) = looked_up.get(&owner.uid) {
+                    owned_by_target |= is_owned;
+                    continue;
                 }
-                owned_by_target
+                let chains = &workloads.scales.owners;
+                let in_chain = chains.contains(&scale.uid, namespace, &owner).await;
+                let by_name = || is_owner_by_name(&owner.kind, &owner.name, &target.name);
+                let is_owned = in_chain.unwrap_or_else(by_name);
+                looked_up.insert(owner.uid, is_owned);
+                owned_by_target |= is_owned;
             }
-        };
+        }
         pods.push((pod, owned_by_target));
     }
     pods
-}
-
-/// Results of owner lookups, cached for one reconcile: many pods share an owner.
-struct OwnerLookups<'a> {
-    target_name: &'a str,
-    target_uid: &'a str,
-    results: Vec<(Box<str>, bool)>,
-}
-
-impl OwnerLookups<'_> {
-    async fn is_owned_by_target(
-        &mut self,
-        scales: &ScaleClient,
-        namespace: &str,
-        owner: OwnerRef,
-    ) -> bool {
-        if let Some((_, is_owned)) = self.results.iter().find(|(known, _)| *known == owner.uid) {
-            return *is_owned;
-        }
-        let in_chain = scales.owners.contains(self.target_uid, namespace, &owner).await;
-        let is_owned = in_chain
-            .unwrap_or_else(|| is_owner_by_name(&owner.kind, &owner.name, self.target_name));
-        self.results.push((owner.uid, is_owned));
-        is_owned
-    }
 }
 
 fn owner_name_matches(owners: &[OwnerRef], target: &str) -> bool {

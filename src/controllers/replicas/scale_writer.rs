@@ -32,17 +32,12 @@ pub(in crate::controllers) struct Scaling<'a> {
     pub is_dry_run: bool,
 }
 
-pub(super) struct ScaleFollowUp<A: ReplicaAutoscaler> {
-    pub status: Option<StatusWrite<A>>,
-    pub events: Vec<Event>,
-    /// Whether the object has to be reconciled again.
-    pub is_outdated: bool,
-}
-
-impl<A: ReplicaAutoscaler> Default for ScaleFollowUp<A> {
-    fn default() -> Self {
-        Self { status: None, events: Vec::new(), is_outdated: false }
-    }
+/// What follows a write of the scale.
+pub(super) enum ScaleFollowUp<A: ReplicaAutoscaler> {
+    Nothing,
+    /// The object has to be reconciled again.
+    Reconcile,
+    Report(Option<StatusWrite<A>>, Vec<Event>),
 }
 
 /// Applies decisions, and writes scales.
@@ -92,7 +87,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
         let reason = decision.status_failure_reason(outcome);
         let change = StatusChange::Decided(Arc::clone(decision), outcome.clone());
         self.status.change_status(state, change, now, reason, false).await;
-        self.status.events.emit_all(state, decision.events(outcome, now));
+        self.status.emit_all(state, decision.events(outcome, now));
     }
 
     async fn apply_change(
@@ -119,12 +114,15 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
         };
         if self.status.settings.compat == Compat::Upstream {
             let result = self.send_scale(write, &self.status.permit).await;
-            let follow_up = self.complete_scale(state, exported, &result);
-            if let Some(status) = follow_up.status {
-                let result = self.status.send_status(status, &self.status.permit).await;
-                self.status.complete_status(state, &result);
+            if let ScaleFollowUp::Report(status, events) =
+                self.complete_scale(state, exported, &result)
+            {
+                if let Some(status) = status {
+                    let result = self.status.send_status(status, &self.status.permit).await;
+                    self.status.complete_status(state, &result);
+                }
+                self.status.emit_all(state, events);
             }
-            self.status.events.emit_all(state, follow_up.events);
             return;
         }
         let put = || self.status.writes.put(&key, Write::Scale(Box::new(write)));
@@ -216,17 +214,15 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
         let ScaleResult { write, end, scale_version } = result;
         let (decision, now) = (&write.decision, write.now);
         if state.object.meta().uid != write.object.meta().uid {
-            return ScaleFollowUp::default();
+            return ScaleFollowUp::Nothing;
         }
         state.scale_version = scale_version.or(state.scale_version);
         match end {
             ScaleEnd::NotRecorded(why) => {
                 self.status.report_write_failure(state, why, STATUS_UPDATE_FAILED);
-                return ScaleFollowUp::default();
+                return ScaleFollowUp::Nothing;
             }
-            ScaleEnd::Outdated => {
-                return ScaleFollowUp { is_outdated: true, ..ScaleFollowUp::default() };
-            }
+            ScaleEnd::Outdated => return ScaleFollowUp::Reconcile,
             ScaleEnd::NotLeader | ScaleEnd::Unknown(_) | ScaleEnd::Answered(_) => {}
         }
         state.waiting_status = None;
@@ -245,7 +241,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
                     self.status.new_status(state, change, now, STATUS_UPDATE_FAILED, false);
                 let message = why.clone();
                 let event = Event { is_warning: true, reason: "FailedScale", message };
-                ScaleFollowUp { status, events: vec![event], is_outdated: false }
+                ScaleFollowUp::Report(status, vec![event])
             }
             ScaleEnd::Answered(outcome) => {
                 if *outcome == ScaleOutcome::Done {
@@ -257,7 +253,7 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
                     && self.status.permit.fence.term() != write.term
                 {
                     // Another process has led since. It has resolved the pending scale, and may have scaled again.
-                    return ScaleFollowUp::default();
+                    return ScaleFollowUp::Nothing;
                 }
                 if *outcome == ScaleOutcome::Done {
                     A::on_scaled(&mut state.own, decision, now);
@@ -265,10 +261,9 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
                 let change = StatusChange::Decided(Arc::clone(decision), outcome.clone());
                 let reason = decision.status_failure_reason(outcome);
                 let status = self.status.new_status(state, change, now, reason, false);
-                let events = decision.events(outcome, now);
-                ScaleFollowUp { status, events, is_outdated: false }
+                ScaleFollowUp::Report(status, decision.events(outcome, now))
             }
-            _ => ScaleFollowUp::default(),
+            _ => ScaleFollowUp::Nothing,
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Writes the status of objects when it changes materially.
+//! Writes the status of objects when it changes materially, and events about them.
 
 use std::sync::Arc;
 
 use kube::{Client, Resource as _, ResourceExt as _};
 use plimsoll_core::{
-    scaling::STATUS_UPDATE_FAILED,
+    scaling::{Event, STATUS_UPDATE_FAILED},
     types::{ObjectKey, Time, compat::Compat},
 };
 use plimsoll_storage::WritePermit;
@@ -13,12 +13,11 @@ use tokio::time::Duration;
 use super::{
     ObjectState, ReconcileQueue, ReplicaAutoscaler, ReplicaSettings, WaitingStatus, WritePart,
     WriteQueue,
-    events::EventRecorder,
     writes::{StatusChange, StatusResult, StatusWrite, Write},
 };
 use crate::cluster::{
     clock::Clock,
-    write::{Permit, WriteContext, WriteError, WriteStats},
+    write::{EventDetails, Permit, WriteContext, WriteError, WriteStats},
 };
 
 /// Attempts to write a status if other clients change it concurrently.
@@ -29,17 +28,16 @@ pub(in crate::controllers) const ERROR_BACKOFF: Duration = Duration::from_secs(1
 /// An object that is overdue for this long has priority over status updates that only change values.
 const OVERDUE_AFTER: Duration = Duration::from_millis(500);
 
-/// Writes statuses, at once or through the queue.
+/// Writes statuses, at once or through the queue, and events.
 pub(in crate::controllers) struct StatusWriter<A: ReplicaAutoscaler> {
     pub(super) settings: Arc<ReplicaSettings>,
     pub(super) autoscaler: Arc<A>,
     pub(super) clock: Clock,
-    pub(super) client: Client,
+    pub(in crate::controllers) client: Client,
     pub(super) stats: Arc<WriteStats>,
     pub(super) permit: Permit,
     pub(super) queue: Arc<ReconcileQueue<A>>,
-    pub(in crate::controllers) writes: Arc<WriteQueue<Write<A>>>,
-    pub(super) events: Arc<EventRecorder<A>>,
+    pub(in crate::controllers) writes: WriteQueue<Write<A>>,
 }
 
 impl<A: ReplicaAutoscaler> StatusWriter<A> {
@@ -174,7 +172,7 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
         if state.object.uid() != write.object.uid() {
             return None;
         }
-        state.end_waiting(&write.status);
+        state.waiting_status.take_if(|waiting| waiting.status == write.status);
         match written {
             Ok(is_written) => {
                 if *is_written {
@@ -253,8 +251,53 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
             | WriteError::Rejected(_)
             | WriteError::Malformed(_) => {
                 tracing::warn!(%namespace, %name, %why, "failed to update status; retrying on the next reconcile");
-                self.events.emit(state, true, reason, why.message());
+                self.emit(state, true, reason, why.message());
             }
         }
+    }
+
+    /// Emits the events of a decision. A lasting warning is emitted once; upstream emits it on every reconcile.
+    pub fn emit_all(&self, state: &mut ObjectState<A>, events: Vec<Event>) {
+        if self.settings.compat == Compat::Upstream {
+            for Event { is_warning, reason, message } in events {
+                self.emit(state, is_warning, reason, message);
+            }
+            return;
+        }
+        let (warnings, others): (Vec<Event>, Vec<Event>) =
+            events.into_iter().partition(|event| event.is_warning);
+        let mut active_warnings = Vec::new();
+        for Event { reason, message, .. } in warnings {
+            let is_new = state.active_warnings.iter().all(|(before, _)| *before != reason);
+            if is_new {
+                self.emit(state, true, reason, message.clone());
+            }
+            active_warnings.push((reason, message));
+        }
+        state.active_warnings = active_warnings;
+        let was_idle = state.is_idle;
+        state.is_idle = others.iter().any(|event| event.reason == "NotScaling");
+        for Event { reason, message, .. } in others {
+            if reason != "NotScaling" || !was_idle {
+                self.emit(state, false, reason, message);
+            }
+        }
+    }
+
+    /// Emits an event about an object.
+    pub fn emit(
+        &self,
+        state: &ObjectState<A>,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    ) {
+        if self.settings.dry_run.is_some_and(|dry| !dry.events) {
+            return;
+        }
+        let involved_object = state.object.object_ref(&());
+        let at = self.clock.now();
+        let event = EventDetails { involved_object, is_warning, reason, message, at };
+        self.writes.put(&state.key(), Write::Event(Box::new(event)));
     }
 }

@@ -15,7 +15,6 @@ use crate::cluster::{
 #[derive(Debug)]
 pub(in crate::controllers) struct WatchScope<P: CachedPod> {
     pub namespace: Option<String>,
-    pub pods: Arc<WatchStatus>,
     /// Watched on demand; scales that are not in the cache are fetched.
     pub scales: ScaleCache,
     pod_store: Mutex<PodStore<P>>,
@@ -44,7 +43,6 @@ impl<P: CachedPod> WatchScopes<P> {
         let scope = |namespace| {
             Arc::new(WatchScope {
                 namespace,
-                pods: Arc::new(WatchStatus::new("pods")),
                 scales: ScaleCache::default(),
                 pod_store: Mutex::default(),
             })

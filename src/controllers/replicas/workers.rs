@@ -13,13 +13,13 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, sleep},
 };
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
     NextItem, ObjectState, ReplicaAutoscaler, ReplicaController, Requeue, autoscaler,
     current_term::CurrentTerm, next_reconcile, workloads::INITIAL_LIST_TIMEOUT,
 };
-use crate::controllers::runtime::shutdown::ShutdownToken;
 use plimsoll_core::types::compat::Compat;
 
 /// How often a process that does not lead checks whether it has become the leader.
@@ -60,16 +60,16 @@ impl<A: ReplicaAutoscaler> Workers<A> {
     }
 
     /// Runs a worker, which reconciles due objects one after the other until `stop` is cancelled.
-    pub async fn run(self: Arc<Self>, stop: ShutdownToken) {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = async {
-                self.controller.watches.wait_for_sync().await;
-                self.controller.workloads.wait_for_initial_lists().await;
-                // After a timeout, replicas are only added.
-                let known = self.controller.autoscaler.wait_until_known();
-                let _ = tokio::time::timeout(INITIAL_LIST_TIMEOUT, known).await;
-            } => {}
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let synced = async {
+            self.controller.watches.wait_until_synced().await;
+            self.controller.workloads.wait_for_initial_lists().await;
+            // After a timeout, replicas are only added.
+            let known = self.controller.autoscaler.wait_until_known();
+            let _ = tokio::time::timeout(INITIAL_LIST_TIMEOUT, known).await;
+        };
+        if stop.run_until_cancelled(synced).await.is_none() {
+            return;
         }
         let mut parked = ParkedReconciles::new();
         self.process_queue(&stop, &mut parked).await;
@@ -77,7 +77,11 @@ impl<A: ReplicaAutoscaler> Workers<A> {
         while parked.next().await.is_some() {}
     }
 
-    async fn process_queue(self: &Arc<Self>, stop: &ShutdownToken, parked: &mut ParkedReconciles) {
+    async fn process_queue(
+        self: &Arc<Self>,
+        stop: &CancellationToken,
+        parked: &mut ParkedReconciles,
+    ) {
         let mut wakeups = self.controller.queue.wakeups();
         loop {
             self.controller.health.loop_watchdog.tick();

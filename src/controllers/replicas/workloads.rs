@@ -3,7 +3,7 @@
 //! A watched scale is never written back: before replicas are changed, the scale is fetched, and the decision is made
 //! again if it differs.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use kube::Client;
 
@@ -19,7 +19,7 @@ use crate::cluster::{
     watch::{WatchFactory, WatchOptions, WatchableObject, watch},
     write::{AccessReview, AccessRule, WriteContext, WriteError, check_access},
 };
-use crate::controllers::runtime::shutdown::{ShutdownToken, Tasks};
+use crate::controllers::runtime::watch_set::WatchSet;
 use plimsoll_core::{api::scale_target::ScaleTarget, types::compat::Compat};
 
 /// Maximum number of attempts to write replicas, after conflicts.
@@ -52,27 +52,20 @@ pub(in crate::controllers) struct Workloads<P: CachedPod> {
     /// Watches per namespace.
     pub scopes: WatchScopes<P>,
     pub scales: ScaleClient,
-    client: Client,
-    pub(super) watch_factory: WatchFactory,
-    pub(super) compat: Compat,
+    compat: Compat,
 }
 
 impl<P: CachedPod> Workloads<P> {
     /// Workloads of these namespaces, or of all if empty. With `Compat::Upstream` every read goes to the API server.
-    pub fn new(
-        namespaces: &[String],
-        scales: ScaleClient,
-        client: Client,
-        watch_factory: WatchFactory,
-        compat: Compat,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            scopes: WatchScopes::new(namespaces),
-            scales,
-            client,
-            watch_factory,
-            compat,
-        })
+    pub fn new(namespaces: &[String], scales: ScaleClient, compat: Compat) -> Arc<Self> {
+        Arc::new(Self { scopes: WatchScopes::new(namespaces), scales, compat })
+    }
+
+    /// Begins to watch the kind of a target. Upstream watches no scales.
+    pub fn ensure_watched(&self, scope: &WatchScope<P>, namespace: &str, target: &ScaleTarget) {
+        if self.compat == Compat::Plimsoll {
+            scope.scales.ensure_watched(&self.target(namespace, target));
+        }
     }
 
     /// The reference to a target in this namespace.
@@ -177,72 +170,59 @@ impl<P: CachedPod> Workloads<P> {
         let _ = tokio::time::timeout(INITIAL_LIST_TIMEOUT, synced).await;
     }
 
-    /// Starts watches of scalable kinds, each as soon as an object with that kind of target exists. Upstream uses no
-    /// watches.
-    pub(in crate::controllers) fn start_scale_watches(
-        self: &Arc<Self>,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
-    ) {
+    /// Adds watches of scalable kinds, each of which begins as soon as an object with that kind of target exists. Upstream
+    /// uses no watches.
+    pub(in crate::controllers) fn add_scale_watches(self: &Arc<Self>, watches: &WatchSet) {
         if self.compat == Compat::Upstream {
             return;
         }
         for scope in self.scopes.all() {
-            self.start_kind_watch::<SlimDeployment>(scope, stop, tasks);
-            self.start_kind_watch::<SlimStatefulSet>(scope, stop, tasks);
-            self.start_kind_watch::<SlimReplicaSet>(scope, stop, tasks);
-            self.start_kind_watch::<SlimReplicationController>(scope, stop, tasks);
+            let (this, scope) = (|| Arc::clone(self), || Arc::clone(scope));
+            let factory = || watches.factory.clone();
+            watches.add_task(this().run_scale_watch::<SlimDeployment>(scope(), factory()));
+            watches.add_task(this().run_scale_watch::<SlimStatefulSet>(scope(), factory()));
+            watches.add_task(this().run_scale_watch::<SlimReplicaSet>(scope(), factory()));
+            watches
+                .add_task(this().run_scale_watch::<SlimReplicationController>(scope(), factory()));
         }
     }
 
-    fn start_kind_watch<K: Controller + WatchableObject>(
-        self: &Arc<Self>,
-        scope: &Arc<WatchScope<P>>,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
+    async fn run_scale_watch<K: Controller + WatchableObject>(
+        self: Arc<Self>,
+        scope: Arc<WatchScope<P>>,
+        factory: WatchFactory,
     ) {
-        let (role, scope, stop) = (Arc::clone(self), Arc::clone(scope), stop.clone());
-        tasks.spawn(async move {
-            let status = tokio::select! {
-                () = stop.cancelled() => return,
-                status = scope.scales.wait_until_needed::<K>() => status,
-            };
-            let Some(status) = status else { return };
-            let namespace = scope.namespace.as_deref();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = role.wait_until_watch_allowed(status.name, K::KIND.group(), namespace) => {}
-            }
-            let apply = |change| scope.scales.apply::<K>(change);
-            let objects = role.watch_factory.objects::<K>(namespace);
-            watch(objects, WatchOptions::default(), status, apply, stop.cancelled()).await;
-        });
+        let Some(status) = scope.scales.wait_until_needed::<K>().await else { return };
+        let namespace = scope.namespace.as_deref();
+        wait_until_watch_allowed(&factory.client, status.name, K::KIND.group(), namespace).await;
+        let apply = |change| scope.scales.apply::<K>(change);
+        let objects = factory.objects::<K>(namespace);
+        watch(objects, WatchOptions::default(), status, apply, pending()).await;
     }
+}
 
-    /// Returns once objects of a kind may be watched, which upstream's RBAC does not allow.
-    async fn wait_until_watch_allowed(
-        &self,
-        resource: &'static str,
-        group: &'static str,
-        namespace: Option<&str>,
-    ) {
-        let rules = AccessRule::for_watch(group, resource, namespace);
-        let mut is_logged = false;
-        loop {
-            let reviews = check_access(&self.client, &rules).await;
-            // If the permission is unknown, try.
-            let Some(denied) = reviews.iter().position(|review| *review == AccessReview::Denied)
-            else {
-                return;
-            };
-            if !std::mem::replace(&mut is_logged, true) {
-                tracing::info!(
-                    rule = %rules[denied],
-                    resource,
-                    "RBAC rule is missing; fetching scales on every reconcile"
-                );
-            }
-            tokio::time::sleep(ACCESS_RECHECK_INTERVAL).await;
+/// Returns once objects of a kind may be watched, which upstream's RBAC does not allow.
+async fn wait_until_watch_allowed(
+    client: &Client,
+    resource: &'static str,
+    group: &'static str,
+    namespace: Option<&str>,
+) {
+    let rules = AccessRule::for_watch(group, resource, namespace);
+    let mut is_logged = false;
+    loop {
+        let reviews = check_access(client, &rules).await;
+        // If the permission is unknown, try.
+        let Some(denied) = reviews.iter().position(|review| *review == AccessReview::Denied) else {
+            return;
+        };
+        if !std::mem::replace(&mut is_logged, true) {
+            tracing::info!(
+                rule = %rules[denied],
+                resource,
+                "RBAC rule is missing; fetching scales on every reconcile"
+            );
         }
+        tokio::time::sleep(ACCESS_RECHECK_INTERVAL).await;
     }
 }

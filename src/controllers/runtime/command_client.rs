@@ -60,18 +60,18 @@ pub struct ClusterConnection {
     pub is_in_cluster: bool,
 }
 
-/// Connects to the cluster like kubectl, with this user agent.
+/// Connects to the cluster like kubectl. The program with its version is the user agent.
 pub async fn connect(
     cluster_options: &ClusterOptions,
-    agent: &'static str,
+    program: &str,
 ) -> Result<Cluster, NoCluster> {
-    load_connection(cluster_options, agent).await?.cluster()
+    load_connection(cluster_options, program).await?.cluster()
 }
 
-/// Reads how to connect to the cluster like kubectl, with this user agent.
+/// Reads how to connect to the cluster like kubectl. The program with its version is the user agent.
 pub async fn load_connection(
     cluster_options: &ClusterOptions,
-    agent: &'static str,
+    program: &str,
 ) -> Result<ClusterConnection, NoCluster> {
     let options =
         KubeConfigOptions { context: cluster_options.context.clone(), ..Default::default() };
@@ -106,7 +106,9 @@ pub async fn load_connection(
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(RESPONSE_TIMEOUT);
-    config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+    let agent = http::HeaderValue::try_from(format!("{program}/{}", env!("CARGO_PKG_VERSION")));
+    let agent = agent.map_err(|error| NoCluster(error.to_string()))?;
+    config.headers.push((http::header::USER_AGENT, agent));
     Ok(ClusterConnection { config, is_in_cluster })
 }
 

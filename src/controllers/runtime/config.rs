@@ -1,8 +1,13 @@
 //! Settings that all controllers have.
 
-use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
-use crate::cluster::leader::{ElectionOptions, election_rules};
+use super::{liveness_thread::Liveness, role_health::HealthReporter};
+use crate::cluster::{
+    leader::{Election, ElectionOptions, Fence, election_rules},
+    write::{Permit, RateLimiter, WriteStats},
+};
+use plimsoll_core::types::compat::Compat;
 
 /// Settings of a process, whichever controller it runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +23,13 @@ pub struct ProcessConfig {
     pub log: LogConfig,
     /// Warnings about flags; already logged by the command line.
     pub warnings: Vec<String>,
+}
+
+impl ProcessConfig {
+    /// A limit of requests to the API server.
+    pub(crate) fn rate_limiter(&self) -> RateLimiter {
+        RateLimiter::new(self.qps, self.burst)
+    }
 }
 
 /// A listen address in Go's syntax: `:8942` means all interfaces.
@@ -71,16 +83,35 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// The election options of this process, for a Lease with this name.
-    pub(crate) fn options(&self, name: String) -> ElectionOptions {
-        ElectionOptions {
+    /// The election of this process, for a Lease with this name; `None` if it is disabled. Each renewal of the Lease writes
+    /// the health.
+    pub(crate) fn election(
+        &self,
+        name: String,
+        liveness: &Liveness,
+        permit: &Permit,
+        stats: Arc<WriteStats>,
+        (health, compat): (&HealthReporter, Compat),
+    ) -> Option<Election> {
+        let options = ElectionOptions {
             name,
             namespace: self.namespace.clone(),
             identity: election_rules::identity(),
             lease_duration: self.lease_duration,
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,
-        }
+        };
+        let health = health.clone();
+        self.enabled.then(|| {
+            Election::new(liveness.client(), options, permit.fence.clone(), stats)
+                .with_lease_annotation(move || health.annotation(compat))
+        })
+    }
+
+    /// The permit to write while this process has the Lease. A dry run holds none, and writes nothing but events.
+    pub(crate) fn permit(&self, limiter: RateLimiter, is_dry_run: bool) -> Permit {
+        let needs_no_lease = is_dry_run || !self.enabled;
+        Permit::new(if needs_no_lease { Fence::open() } else { Fence::closed() }, limiter)
     }
 
     /// Rejects the same values as client-go.

@@ -32,7 +32,8 @@ pub struct ControllerContext {
     pub(crate) write_stats: Arc<WriteStats>,
     /// Tasks of components, started with the controller.
     pub(crate) tasks: ControllerTasks,
-    controllers: Vec<Arc<dyn ScrapedController>>,
+    /// The controllers of scrapes and probes.
+    pub(crate) controllers: Vec<Arc<dyn ScrapedController>>,
 }
 
 /// A controller, as far as scrapes and probes need it.
@@ -71,11 +72,6 @@ impl ControllerContext {
         })
     }
 
-    /// Adds a controller to scrapes and probes.
-    pub(crate) fn register(&mut self, controller: Arc<dyn ScrapedController>) {
-        self.controllers.push(controller);
-    }
-
     /// Serves metrics and probes at these listeners until shutdown.
     pub(crate) fn serve(self, listeners: Vec<AdminServer>, tasks: &mut TaskGroup) {
         let (registry, controllers) = (Arc::new(self.registry), Arc::new(self.controllers));
@@ -89,7 +85,9 @@ impl ControllerContext {
         let runtime = self.liveness.runtime();
         for listener in listeners {
             let (exposition, probes) = (exposition.clone(), Arc::clone(&controllers));
-            tasks.spawn_on(runtime, |stop| listener.serve(exposition, probes, stop.cancelled()));
+            tasks.spawn_on(runtime, |stop| {
+                listener.serve(exposition, probes, stop.cancelled_owned())
+            });
         }
     }
 }

@@ -4,13 +4,14 @@ use std::{net::SocketAddr, ops::Deref, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     client,
     config::ProcessConfig,
     context::ControllerContext,
     liveness_thread::{Clients, Liveness},
-    shutdown::{ShutdownToken, Signals, TaskGroup, run_until_signal},
+    shutdown::{Signals, TaskGroup, run_until_signal},
 };
 use crate::cluster::{
     clock::Clock,
@@ -79,13 +80,6 @@ pub struct ControllerHandle<C> {
     tasks: ControllerTasks,
 }
 
-/// A controller whose tasks have not started.
-pub(crate) struct PreparedController<C> {
-    controller: Arc<C>,
-    tasks: ControllerTasks,
-    liveness: Liveness,
-}
-
 pub async fn run<C: ControllerConfig>(config: C, signals: Signals) -> Result<()> {
     let starting = async {
         let clients = connect(&config).await?;
@@ -113,38 +107,39 @@ pub async fn start<C: ControllerConfig>(
         listeners.push(context.liveness.bind(address).await?);
     }
     let addresses = listeners.iter().map(AdminServer::address).collect();
-    let mut handle = Box::pin(prepare(config, &mut context)).await?.start(addresses);
+    let prepared = ControllerHandle::<C::Controller>::prepare(config, &mut context);
+    let handle = Box::pin(prepared).await?;
+    let mut handle = handle.start(addresses, &context.liveness);
     context.serve(listeners, &mut handle.tasks.until_end);
     Ok(handle)
 }
 
-pub(crate) async fn prepare<C: ControllerConfig>(
-    config: C,
-    context: &mut ControllerContext,
-) -> Result<PreparedController<C::Controller>> {
-    let controller = Box::pin(C::Controller::new(config, context)).await?;
-    context.register(Arc::clone(&controller) as _);
-    let tasks = std::mem::take(&mut context.tasks);
-    Ok(PreparedController { controller, tasks, liveness: context.liveness.clone() })
-}
+impl<C: Controller> ControllerHandle<C> {
+    /// Builds a controller, whose tasks have not started.
+    pub(crate) async fn prepare(
+        config: C::Config,
+        context: &mut ControllerContext,
+    ) -> Result<Self> {
+        let controller = Box::pin(C::new(config, context)).await?;
+        context.controllers.push(Arc::clone(&controller) as _);
+        let tasks = std::mem::take(&mut context.tasks);
+        Ok(Self { controller, addresses: Vec::new(), election: None, tasks })
+    }
 
-impl<C: Controller> PreparedController<C> {
     /// Starts its tasks. Metrics and probes are served at these addresses.
-    pub fn start(self, addresses: Vec<SocketAddr>) -> ControllerHandle<C> {
-        let Self { controller, mut tasks, liveness } = self;
-        controller.log_start(&addresses);
-        let election = controller.election().map(|election| {
+    pub(crate) fn start(mut self, addresses: Vec<SocketAddr>, liveness: &Liveness) -> Self {
+        self.controller.log_start(&addresses);
+        self.addresses = addresses;
+        self.election = self.controller.election().map(|election| {
             let state = election.state();
-            let run = |stop: ShutdownToken| election.run(stop.cancelled());
-            tasks.until_end.spawn_on(liveness.runtime(), run);
+            let run = |stop: CancellationToken| election.run(stop.cancelled_owned());
+            self.tasks.until_end.spawn_on(liveness.runtime(), run);
             state
         });
-        controller.start(&mut tasks);
-        ControllerHandle { controller, addresses, election, tasks }
+        self.controller.start(&mut self.tasks);
+        self
     }
-}
 
-impl<C: Controller> ControllerHandle<C> {
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }

@@ -1,7 +1,10 @@
 //! Whether `plimsoll horizontal --mode=replace` scales the HorizontalPodAutoscalers of the cluster, according to the Lease that
 //! it renews. A Lease that cannot be read, that is not renewed, or that names another mode means that it does not.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
 use kube::{
@@ -44,8 +47,8 @@ impl HpaReplacement {
         self.0.lock().is_active(Instant::now())
     }
 
-    pub async fn run_poll_loop(&self, client: Client, namespace: &str) {
-        let leases = Api::<Lease>::namespaced(client, namespace);
+    pub async fn run_poll_loop(self: Arc<Self>, client: Client, namespace: String) {
+        let leases = Api::<Lease>::namespaced(client, &namespace);
         // RBAC may allow to list this Lease alone, or all Leases.
         let only = ListParams::default().fields(&format!("metadata.name={LEASE}"));
         loop {
@@ -55,7 +58,7 @@ impl HpaReplacement {
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(_) => Err("no response from the API server".to_owned()),
             };
-            self.record(result, namespace);
+            self.record(result, &namespace);
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }

@@ -1,12 +1,11 @@
 //! A watch of objects that may not be readable: their kind may not be served, and RBAC may not allow to watch it.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use kube::{Api, api::ListParams};
 use parking_lot::Mutex;
 use tokio::sync::watch::Sender;
 
-use super::shutdown::{ShutdownToken, Tasks};
 use crate::cluster::{
     cache::object_store::ObjectStore,
     watch::{
@@ -94,28 +93,17 @@ impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
         (*self.availability.borrow() == Availability::Watched).then_some(&self.status)
     }
 
-    /// Watches one namespace, or all, until `stop` is cancelled, as soon as that is possible. While it is not, logs
-    /// `consequence`.
-    pub fn start(
-        self: &Arc<Self>,
-        factory: &WatchFactory,
-        namespace: Option<&str>,
+    /// Watches one namespace, or all, as soon as that is possible. While it is not, logs `consequence`.
+    pub async fn run(
+        self: Arc<Self>,
+        factory: WatchFactory,
+        namespace: Option<String>,
         consequence: &'static str,
-        stop: &ShutdownToken,
-        tasks: &mut Tasks,
     ) {
-        let (watched, factory, stop) = (Arc::clone(self), factory.clone(), stop.clone());
-        let namespace = namespace.map(ToOwned::to_owned);
-        tasks.spawn(async move {
-            let namespace = namespace.as_deref();
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = watched.wait_until_possible(&factory, namespace, consequence) => {}
-            }
-            let (objects, options) = (factory.objects::<K>(namespace), WatchOptions::default());
-            let apply = |change| watched.apply(change);
-            watch(objects, options, &watched.status, apply, stop.cancelled()).await;
-        });
+        let namespace = namespace.as_deref();
+        self.wait_until_possible(&factory, namespace, consequence).await;
+        let (objects, options) = (factory.objects::<K>(namespace), WatchOptions::default());
+        watch(objects, options, &self.status, |change| self.apply(change), pending()).await;
     }
 
     async fn wait_until_possible(
@@ -161,8 +149,7 @@ impl<K: WatchableObject, T: Send + 'static> OptionalWatch<K, T> {
     }
 
     fn apply(&self, change: ObjectChange<K>) {
-        let mut store = self.store.lock();
-        store.apply_object(change, self.stored);
+        self.store.lock().apply_object(change, self.stored);
     }
 
     #[cfg(test)]

@@ -51,11 +51,11 @@ impl PrometheusQueries {
             ..QueryLimits::default()
         };
         let client = PrometheusClient::new(Arc::new(transport), limits).with_observer(observer);
-        let promql = PromqlCache::new(client, period)
-            .with_matchers(self.matchers.clone())
-            .with_tenant_scope(self.scope.clone());
+        let mut promql = PromqlCache::new(client, period);
+        promql.matchers = self.matchers.clone();
+        promql.scope = Some(self.scope.clone());
         // The age of samples costs another query and is only needed for --max-metric-age.
-        let needs_sample_age = max_metric_age.is_some();
-        Ok(Some(if needs_sample_age { promql.with_sample_age() } else { promql }))
+        promql.include_sample_age = max_metric_age.is_some();
+        Ok(Some(promql))
     }
 }

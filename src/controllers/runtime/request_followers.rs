@@ -34,7 +34,7 @@ pub(crate) struct PartialHpa {
 pub(crate) struct RequestFollowers {
     pub watch: Arc<OptionalWatch<PartialHpa, RequestFollower>>,
     /// Whether Plimsoll replaces the HPA controller of the cluster.
-    pub hpa_replacement: HpaReplacement,
+    pub hpa_replacement: Arc<HpaReplacement>,
 }
 
 impl Default for RequestFollowers {
@@ -42,7 +42,7 @@ impl Default for RequestFollowers {
         let stored =
             |hpa: PartialHpa| hpa::request_follower(&hpa.metadata, &hpa.spec, hpa.status.as_ref());
         let watch = OptionalWatch::new("autoscaling", "horizontalpodautoscalers", stored);
-        Self { watch: Arc::new(watch), hpa_replacement: HpaReplacement::default() }
+        Self { watch: Arc::new(watch), hpa_replacement: Arc::default() }
     }
 }
 

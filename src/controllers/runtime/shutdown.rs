@@ -1,49 +1,39 @@
-//! Task groups, shutdown tokens and signals.
+//! Task groups and signals.
 
 use anyhow::Result;
+use futures::FutureExt as _;
 use tokio::{
     runtime::Handle,
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
     task::JoinSet,
 };
-
-pub type Tasks = JoinSet<()>;
+use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
 pub struct TaskGroup {
-    shutdown: watch::Sender<bool>,
-    tasks: Tasks,
+    shutdown: CancellationToken,
+    tasks: JoinSet<()>,
 }
 
 impl TaskGroup {
-    pub fn shutdown_token(&self) -> ShutdownToken {
-        ShutdownToken::new(self.shutdown.subscribe())
-    }
-
-    /// The set to spawn tasks on. Each task must return once the token is cancelled.
-    pub const fn tasks(&mut self) -> &mut Tasks {
-        &mut self.tasks
-    }
-
     /// Starts a task on the current runtime. It has to end once the token is cancelled.
-    pub fn spawn<F>(&mut self, task: impl FnOnce(ShutdownToken) -> F)
+    pub fn spawn<F>(&mut self, task: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.tasks.spawn(task(self.shutdown_token()));
+        self.tasks.spawn(task(self.shutdown.clone()));
     }
 
-    pub fn spawn_on<F>(&mut self, runtime: &Handle, task: impl FnOnce(ShutdownToken) -> F)
+    pub fn spawn_on<F>(&mut self, runtime: &Handle, task: impl FnOnce(CancellationToken) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.tasks.spawn_on(task(self.shutdown_token()), runtime);
+        self.tasks.spawn_on(task(self.shutdown.clone()), runtime);
     }
 
     /// Starts a task on the current runtime, which shutdown drops wherever it waits.
     pub fn spawn_cancellable(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.spawn(|stop| stop.drop_when_cancelled(task));
+        self.spawn(|stop| stop.run_until_cancelled_owned(task).map(drop));
     }
 
     /// Starts a task on another runtime, which shutdown drops wherever it waits.
@@ -52,43 +42,13 @@ impl TaskGroup {
         runtime: &Handle,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.spawn_on(runtime, |stop| stop.drop_when_cancelled(task));
+        self.spawn_on(runtime, |stop| stop.run_until_cancelled_owned(task).map(drop));
     }
 
     /// Requests shutdown, and waits until all tasks have ended.
     pub async fn shut_down(&mut self) {
-        self.shutdown.send_replace(true);
+        self.shutdown.cancel();
         while self.tasks.join_next().await.is_some() {}
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct ShutdownToken(watch::Receiver<bool>);
-
-impl ShutdownToken {
-    /// A token that is cancelled when the channel holds true, or its sender is dropped.
-    pub fn new(receiver: watch::Receiver<bool>) -> Self {
-        Self(receiver)
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        *self.0.borrow()
-    }
-
-    /// Ready once shutdown is requested.
-    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut receiver = self.0.clone();
-        async move {
-            // A dropped sender requests shutdown as well.
-            let _ = receiver.wait_for(|cancelled| *cancelled).await;
-        }
-    }
-
-    async fn drop_when_cancelled(self, task: impl Future<Output = ()>) {
-        tokio::select! {
-            () = self.cancelled() => {}
-            () = task => {}
-        }
     }
 }
 

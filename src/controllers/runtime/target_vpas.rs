@@ -10,10 +10,7 @@ use plimsoll_core::{
     updater::{WorkloadState, guard::workload_state::ANNOTATION},
 };
 
-use super::{
-    optional_watch::OptionalWatch,
-    shutdown::{ShutdownToken, Tasks},
-};
+use super::{optional_watch::OptionalWatch, shutdown::TaskGroup};
 use crate::cluster::watch::WatchFactory;
 
 /// Cached VPAs, with one watch for each watched namespace, or one for all.
@@ -52,10 +49,11 @@ impl Vpas {
         }
     }
 
-    /// Starts the watches. They run until `stop` is cancelled. `consequence` follows where VPAs cannot be read.
-    pub fn start(&self, consequence: &'static str, stop: &ShutdownToken, tasks: &mut Tasks) {
+    /// Starts the watches. `consequence` follows where VPAs cannot be read.
+    pub fn start(&self, consequence: &'static str, tasks: &mut TaskGroup) {
         for VpaWatch { namespace, vpas } in &self.watches {
-            vpas.start(&self.factory, namespace.as_deref(), consequence, stop, tasks);
+            let (factory, namespace) = (self.factory.clone(), namespace.clone());
+            tasks.spawn_cancellable(Arc::clone(vpas).run(factory, namespace, consequence));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Shared, matching::Workload};
-use crate::cluster::cache::{controllers::WellKnown, updater_pod::UpdaterPod};
+use crate::cluster::cache::updater_pod::UpdaterPod;
 use plimsoll_core::{
     coordination::{Retargeting, SharedRequest},
     recommender::conditions::are_requests_planned,
@@ -87,15 +87,15 @@ impl<'a> DecisionInputs<'a> {
             limit_policy: config.limit_policy,
             may_scale: shared.permissions.allowed_writes().scale,
         };
-        let ranges = stores.limit_range_items(namespace);
-        let (kind, name) = (&*workload.target.0, &*workload.target.1);
-        let template = WellKnown::from_kind(kind)
-            .and_then(|kind| stores.controllers.template(kind, namespace, name));
+        let (sizing, target) = (&stores.sizing, &workload.vpa.spec.target_ref);
+        let ranges = sizing.limit_range_items(namespace);
+        let template = sizing.template(namespace, target);
+        let template = template.as_ref();
         let retargeting = shared.permissions.allowed_writes().targets
             && workload.vpa.spec.update_mode().changes_running_pods();
         let retargeting = retargeting.then_some(Retargeting { now, needs_record: false });
-        let (target, template) = ((kind, name), template.as_ref());
-        let mut shared = stores.followers.shared_requests(namespace, target, template, retargeting);
+        let target = (&*target.kind, &*target.name);
+        let mut shared = sizing.followers.shared_requests(namespace, target, template, retargeting);
         if let Some(template) = template {
             for request in &mut shared {
                 let pods = workload.pods.iter();
@@ -104,7 +104,7 @@ impl<'a> DecisionInputs<'a> {
                 request.hold_if_others_count(template, names);
             }
         }
-        Self::new(workload, flags, &ranges, stores.quotas.in_namespace(namespace), shared, now)
+        Self::new(workload, flags, &ranges, sizing.quotas(namespace), shared, now)
     }
 
     pub fn vpa_with_pods<'b>(&'b self, workload: &'b Workload) -> VpaWithPods<'b> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt as _;
+use kube::{Resource as _, ResourceExt as _};
 
 use super::{Shared, matching::Workload};
 use crate::cluster::{
     cache::updater_pod::UpdaterPod,
-    write::{EventDetails, EventRecorder, InvolvedObject},
+    write::{EventDetails, EventRecorder},
 };
 use plimsoll_core::{
     api::vpa::UpdateMode,
@@ -75,7 +75,7 @@ impl EventReporter {
     }
 
     fn emit_pod_event(&self, pod: &UpdaterPod, reason: &'static str, message: &str, at: Time) {
-        let (involved_object, message) = (pod_reference(pod), message.to_owned());
+        let (involved_object, message) = (pod.object_ref(&()), message.to_owned());
         self.emit_event(EventDetails { involved_object, is_warning: false, reason, message, at });
     }
 
@@ -87,13 +87,7 @@ impl EventReporter {
         at: Time,
         is_warning: bool,
     ) {
-        let involved_object = InvolvedObject {
-            api_version: "autoscaling.k8s.io/v1",
-            kind: "VerticalPodAutoscaler",
-            namespace: workload.key.namespace.to_string(),
-            name: workload.key.name.to_string(),
-            uid: workload.vpa.uid().unwrap_or_default(),
-        };
+        let involved_object = workload.vpa.object_ref(&());
         self.emit_event(EventDetails { involved_object, is_warning, reason, message, at });
     }
 
@@ -103,15 +97,5 @@ impl EventReporter {
         {
             self.recorder.publish(event);
         }
-    }
-}
-
-fn pod_reference(pod: &UpdaterPod) -> InvolvedObject {
-    InvolvedObject {
-        api_version: "v1",
-        kind: "Pod",
-        namespace: pod.namespace().unwrap_or_default(),
-        name: pod.name_any(),
-        uid: pod.uid().unwrap_or_default(),
     }
 }

@@ -7,21 +7,19 @@ use std::{
 };
 
 use kube::{Client, ResourceExt as _};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared, events::EventReporter, matching::Workload, persisted_state::StateStore,
     persisted_state::UpdaterState,
 };
-use crate::{
-    cluster::{
-        cache::updater_pod::UpdaterPod,
-        write::{
-            ContainerResize, Permit, PodRef, RateLimiter, WriteContext, WriteError, WriteStats,
-            annotate_pod, evict, patch_hpa_target, read_hpa, resize,
-            workload_state::UPDATER_FIELD_MANAGER,
-        },
+use crate::cluster::{
+    cache::updater_pod::UpdaterPod,
+    write::{
+        ContainerResize, Permit, PodRef, RateLimiter, WriteContext, WriteError, WriteStats,
+        annotate_pod, evict, patch_hpa_target, read_hpa, resize,
+        workload_state::UPDATER_FIELD_MANAGER,
     },
-    controllers::runtime::shutdown::ShutdownToken,
 };
 use plimsoll_core::{
     api::{ResourceList, vpa::UpdateMode},
@@ -51,7 +49,7 @@ pub(super) struct PassDeadline<'a> {
     /// No step starts after this time.
     pub deadline: Instant,
     /// No step starts after shutdown is requested.
-    pub shutdown: &'a ShutdownToken,
+    pub shutdown: &'a CancellationToken,
 }
 
 impl PassDeadline<'_> {
@@ -80,7 +78,7 @@ impl StepExecutor {
         let Shared { config, metrics, watchdog, .. } = &*self.shared;
         let (labels, pod) = (workload.metric_labels(), &workload.pods[step.pod]);
         let count = |outcome: &str| {
-            metrics.actions.with_labels([step.action.as_str(), outcome]).increment();
+            metrics.actions.with_labels([step.action.into_str(), outcome]).increment();
         };
         let failed_eviction = |reason| metrics.count_failed_eviction(labels, reason);
         let failed_resize = |reason| metrics.count_failed_resize(labels, reason);
@@ -194,7 +192,7 @@ impl StepExecutor {
     fn log_step(workload: &Workload, pod: &UpdaterPod, step: &UpdateStep, is_dry_run: bool) {
         let ObjectKey { namespace, name } = &workload.key;
         let (namespace, name): (&str, &str) = (namespace, name);
-        let (action, pod) = (step.action.as_str(), pod.name_any());
+        let (action, pod) = (step.action.into_str(), pod.name_any());
         let message = match (&step.action, is_dry_run) {
             (Action::Evict { .. }, false) => "evicted pod",
             (Action::Evict { .. }, true) => "dry run: would evict pod",

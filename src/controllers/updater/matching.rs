@@ -51,7 +51,7 @@ impl Workload {
     }
 
     pub fn metric_labels(&self) -> UpdatedVpa<'_> {
-        let mode = self.vpa.spec.update_mode().as_str();
+        let mode = self.vpa.spec.update_mode().into_str();
         UpdatedVpa { vpa: &self.key, mode, pods: self.pods.len() }
     }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     cluster::target::TargetResolver,
-    controllers::runtime::{role_health::HealthReporter, shutdown::ShutdownToken},
+    controllers::runtime::role_health::HealthReporter,
     telemetry::{LoopMetrics, PassTotals, VpaTotals},
 };
 use plimsoll_core::{
@@ -103,7 +104,7 @@ pub(super) struct PassRunner {
 
 impl PassRunner {
     /// Makes passes until `stop`. Upstream makes its first pass one interval after the start; Plimsoll makes it at once.
-    pub async fn run(&self, stop: ShutdownToken) {
+    pub async fn run(&self, stop: CancellationToken) {
         let Shared { config, clock, permissions, watchdog, .. } = &*self.shared;
         if config.settings.compat == Compat::Upstream {
             let first = clock.now().later(config.interval);
@@ -151,7 +152,7 @@ impl PassRunner {
     }
 
     /// Makes a pass. A process that does not lead decides nothing, because its state may be outdated.
-    async fn pass(&self, passes: &mut PassState, stop: &ShutdownToken) -> PassSummary {
+    async fn pass(&self, passes: &mut PassState, stop: &CancellationToken) -> PassSummary {
         let Shared { config, clock, permissions, stores, metrics, watchdog } = &*self.shared;
         let reporter = &self.updater.reporter;
         let started = Instant::now();
@@ -371,11 +372,11 @@ impl WorkloadUpdater {
         totals.add(labels, tally(workload, decision));
         for outcome in &decision.pod_outcomes {
             if let PodOutcome::Skipped(skip) = outcome {
-                *totals.skipped.entry(skip.as_str()).or_default() += 1.0;
+                *totals.skipped.entry(skip.into_str()).or_default() += 1.0;
             }
         }
         if let Some(regression) = decision.regression {
-            self.shared.metrics.regressions.with_labels([regression.as_str()]).increment();
+            self.shared.metrics.regressions.with_labels([regression.into_str()]).increment();
         }
         if decision.externally_overwritten {
             self.shared.metrics.rewritten.increment();

@@ -158,16 +158,17 @@ fn paused_state(workload: &Workload, decision: &Decision) -> PausedState {
             continue;
         }
         state.is_pending |= *skip == SkipReason::HeartbeatAwaited;
-        *state.pods.entry(skip.as_str()).or_default() += 1;
-        let Some(weight) = SkipReason::GUARDS.iter().position(|name| *name == skip.as_str()) else {
+        *state.pods.entry(skip.into_str()).or_default() += 1;
+        let Some(weight) = SkipReason::GUARDS.iter().position(|name| *name == skip.into_str())
+        else {
             continue;
         };
         if top_reason.is_none_or(|(rank, _)| weight < rank) {
             top_reason = Some((weight, skip));
         }
     }
-    state.reason =
-        top_reason.map(|(_, skip)| PauseReason { code: skip.as_str(), message: skip.to_string() });
+    state.reason = top_reason
+        .map(|(_, skip)| PauseReason { code: skip.into_str(), message: skip.to_string() });
     state
 }
 
@@ -185,7 +186,7 @@ fn to_camel_case(word: &str) -> String {
 pub(super) struct StatusReporter {
     pub shared: Arc<Shared>,
     pub paused: Arc<PausedUpdates>,
-    pub queue: StatusQueue,
+    pub queue: Arc<StatusQueue>,
     pub events: Arc<EventReporter>,
 }
 

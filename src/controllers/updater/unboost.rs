@@ -9,6 +9,7 @@ use std::{
 use futures::{StreamExt as _, stream};
 use kube::ResourceExt as _;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Shared,
@@ -18,7 +19,7 @@ use super::{
     owner_lookups::OwnerLookups,
     persisted_state::UpdaterState,
 };
-use crate::{cluster::target::TargetResolver, controllers::runtime::shutdown::ShutdownToken};
+use crate::cluster::target::TargetResolver;
 use plimsoll_core::{
     sizing::{SizingSpec, boost},
     types::Time,
@@ -47,7 +48,7 @@ pub(super) struct BoostRemover {
 
 impl BoostRemover {
     /// Removes startup boosts until `stop` is cancelled.
-    pub async fn run(&self, stop: ShutdownToken) {
+    pub async fn run(&self, stop: CancellationToken) {
         let Shared { clock, permissions, stores, .. } = &*self.shared;
         loop {
             let wait =
@@ -61,7 +62,7 @@ impl BoostRemover {
     }
 
     /// Checks all boosted pods. Returns the time until the next boost expires.
-    async fn unboost_all(&self, stop: &ShutdownToken) -> Duration {
+    async fn unboost_all(&self, stop: &CancellationToken) -> Duration {
         let mut wait = MAX_INTERVAL;
         let mut boosted: HashSet<String> = HashSet::new();
         let stores = &self.shared.stores;
@@ -87,7 +88,7 @@ impl BoostRemover {
         wait
     }
 
-    async fn unboost(&self, workload: &Workload, stop: &ShutdownToken) -> Duration {
+    async fn unboost(&self, workload: &Workload, stop: &CancellationToken) -> Duration {
         let now = self.shared.clock.now();
         let mut wait = time_to_next_boost_end(workload, now);
         let inputs = DecisionInputs::from_stores(&self.shared, workload, now);

@@ -5,11 +5,12 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use kube::ResourceExt as _;
 use plimsoll_core::{
     api::{
+        scale_decision::ScaleDecisionStatus,
         scale_target::ScaleTarget,
         wpa::{WatermarkPodAutoscaler, WatermarkPodAutoscalerStatus},
     },
-    scaling::ScaleDecision,
-    types::{ObjectKey, Time, compat::Compat},
+    scaling::{STATUS_UPDATE_FAILED, ScaleDecision},
+    types::{ObjectKey, Time, compat::Compat, quantity::Quantity},
     watermark::{
         WpaOptions,
         conditions::{self, ConditionUpdate},
@@ -18,22 +19,26 @@ use plimsoll_core::{
     },
 };
 use plimsoll_storage::WritePermit;
+use serde_json::json;
 use tracing::Span;
 
 use super::{
     super::replicas::{
-        self, AutoscalerKind, MetadataResult, ReconcileResult, ReplicaAutoscaler, Requeue, key_of,
+        self, AutoscalerKind, ERROR_BACKOFF, MetadataResult, ReconcileResult, ReplicaAutoscaler,
+        Requeue, key_of,
     },
     WatermarkController,
     config::WatermarkConfig,
     decision_field::DecisionField,
-    finalizer,
-    reconcile::reconcile,
-    status_comparison::{is_same_status, without_values},
+    reconcile::{FINALIZER, reconcile},
     watermark_decision::WatermarkDecision,
 };
 use crate::{
-    cluster::{cache::replica_pod::ReplicaPod, metric_sources::metrics_client::MetricsClient},
+    cluster::{
+        cache::replica_pod::ReplicaPod,
+        metric_sources::metrics_client::MetricsClient,
+        write::{ObjectPatchTarget, WriteError},
+    },
     controllers::runtime::target_vpas::Vpas,
     telemetry::{ExportedState, WatermarkMetrics, watermark::watermark_state},
 };
@@ -111,8 +116,7 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
     type Decision = WatermarkDecision;
     type Condition = ConditionUpdate;
 
-    const API_VERSION: &'static str = "datadoghq.com/v1alpha1";
-    const KIND: &'static str = "WatermarkPodAutoscaler";
+    const NAME: &'static str = "watermark";
     const FIELD_MANAGER: &'static str = "plimsoll-watermark";
 
     fn log_span(object: &WatermarkPodAutoscaler) -> Span {
@@ -142,12 +146,21 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         reconcile(controller, key, state)
     }
 
+    /// Removes the finalizer.
     async fn write_metadata(
         controller: &WatermarkController,
         object: &WatermarkPodAutoscaler,
         permit: &dyn WritePermit,
     ) -> MetadataResult<Self> {
-        finalizer::send_removal(controller, object, permit).await
+        let others: Vec<&String> =
+            object.finalizers().iter().filter(|finalizer| *finalizer != FINALIZER).collect();
+        let body = json!({"metadata": {"finalizers": others}});
+        let context = controller.status.write_context(permit);
+        match context.patch_object(object, ObjectPatchTarget::Object, body).await {
+            Ok(stored) => Ok(Some(Self::trimmed(stored))),
+            Err(WriteError::NotFound) => Ok(None),
+            Err(why) => Err(why),
+        }
     }
 
     fn complete_metadata(
@@ -155,7 +168,27 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
         state: &mut ObjectState,
         result: &MetadataResult<Self>,
     ) -> Option<Time> {
-        finalizer::complete_removal(controller, state, result)
+        match result {
+            Ok(stored) => {
+                if let Some(stored) = stored
+                    && stored.metadata.uid == state.object.metadata.uid
+                {
+                    state.accept_stored(stored);
+                }
+                state.own.finalizer_retry_at = None;
+                None
+            }
+            Err(why) => {
+                controller.status.report_write_failure(state, why, STATUS_UPDATE_FAILED);
+                if matches!(why, WriteError::Conflict(_)) {
+                    // The object has changed: the next reconcile tries again.
+                    state.own.finalizer_retry_at = None;
+                }
+                let is_deleted = state.object.metadata.deletion_timestamp.is_some();
+                let back_off = || controller.status.back_off(state, ERROR_BACKOFF);
+                is_deleted.then(back_off).map(|delay| controller.clock.now().later(delay))
+            }
+        }
     }
 
     fn unknown_outcome(why: &str) -> Option<ConditionUpdate> {
@@ -173,17 +206,23 @@ impl ReplicaAutoscaler for WatermarkAutoscaler {
             conditions::set_condition(&mut status, update, now);
         }
         // A change of the last condition fields alone is not worth a write.
-        if self.config.compat == Compat::Plimsoll && status.conditions == before.conditions {
+        if self.config.settings.compat == Compat::Plimsoll && status.conditions == before.conditions
+        {
             return before.clone();
         }
         status
     }
 
+    /// Whether two statuses are equal except for the time of the decision.
     fn is_same_status(
         before: &WatermarkPodAutoscalerStatus,
         after: &WatermarkPodAutoscalerStatus,
     ) -> bool {
-        is_same_status(before, after)
+        let mut after = after.clone();
+        if let (Some(decision), Some(before)) = (&mut after.decision, &before.decision) {
+            decision.at.clone_from(&before.at);
+        }
+        *before == after
     }
 
     fn differ_in_values_only(
@@ -248,4 +287,28 @@ pub(super) fn last_decision(state: &ObjectState) -> Arc<ScaleDecision> {
         Some(Arc::new(ScaleDecision::from_status(decision)))
     };
     state.own.last_decision.clone().or_else(stored).unwrap_or_default()
+}
+
+/// A status without the values, which need not be up to date.
+fn without_values(status: &WatermarkPodAutoscalerStatus) -> WatermarkPodAutoscalerStatus {
+    let mut status = status.clone();
+    for metric in &mut status.current_metrics {
+        if let Some(external) = &mut metric.external {
+            external.current_value = Quantity::ZERO;
+        }
+        if let Some(resource) = &mut metric.resource {
+            resource.current_average_value = Quantity::ZERO;
+        }
+        if let Some(resource) = &mut metric.container_resource {
+            resource.current_average_value = Quantity::ZERO;
+        }
+    }
+    for condition in &mut status.conditions {
+        // Messages of conditions contain values and pod counts.
+        condition.message.clear();
+    }
+    status.decision = status.decision.take().map(ScaleDecisionStatus::without_values);
+    status.last_condition_type.clear();
+    status.last_condition_state.clear();
+    status
 }

@@ -1,11 +1,11 @@
 //! Requests the metrics of an object, and names each as upstream does.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
-use kube::Client;
+use kube::{Client, ResourceExt as _};
 
-use super::{autoscaler::WatermarkAutoscaler, config::WatermarkConfig};
+use super::{config::WatermarkConfig, reconcile::Reconcile};
 use crate::controllers::runtime::client_calls::QueryRecorder;
 use crate::{
     cluster::{
@@ -21,7 +21,7 @@ use crate::{
     telemetry::PrometheusQueryMetrics,
 };
 use plimsoll_core::{
-    api::wpa::{RecommenderSpec, WatermarkPodAutoscalerSpec},
+    api::wpa::RecommenderSpec,
     scaling::{
         MetricError, MetricSourceType, MetricValue, PodsNotReady, Scale,
         external_recommender::RecommendContext,
@@ -51,79 +51,79 @@ pub(super) fn metrics_client(
     query_metrics: PrometheusQueryMetrics,
 ) -> Result<MetricsClient> {
     let observer = Arc::new(QueryRecorder::new(query_metrics));
-    let promql = config.prometheus.open(config.period, config.max_metric_age, clock, observer)?;
+    let promql =
+        config.prometheus.open(config.settings.period, config.max_metric_age, clock, observer)?;
     Ok(MetricsClient::new(
         client,
         promql,
         RecommenderClient::new(USER_AGENT, calls, RequestLimits::default()),
         config.recommender_tls.clone(),
         metric_timeouts(config),
-        config.workers,
+        config.settings.workers,
     ))
 }
 
 /// A request that takes longer than a period delays the next reconcile, and so a change of the bounds. Upstream limits
 /// neither that nor the metrics of an object in total.
 fn metric_timeouts(config: &WatermarkConfig) -> MetricTimeouts {
-    let timeout = config.request_timeout;
-    match config.compat {
+    let timeout = config.settings.request_timeout;
+    match config.settings.compat {
         Compat::Upstream => MetricTimeouts { metrics_api: timeout, total: None },
         Compat::Plimsoll => {
-            let metrics_api = timeout.min(config.period.max(MIN_METRIC_TIMEOUT));
+            let metrics_api = timeout.min(config.settings.period.max(MIN_METRIC_TIMEOUT));
             MetricTimeouts { metrics_api, total: Some(metrics_api * TOTAL_TIMEOUT_FACTOR) }
         }
     }
 }
 
-pub(super) struct MetricFetcher<'a> {
-    pub autoscaler: &'a WatermarkAutoscaler,
-    pub spec: &'a WatermarkPodAutoscalerSpec,
-    pub annotations: &'a BTreeMap<String, String>,
-    pub rules: &'a EffectiveSpec,
-    pub scale: Scale,
-    pub ready_pods: Result<u32, PodsNotReady>,
-    pub context: FetchContext<'a>,
-}
-
-impl MetricFetcher<'_> {
-    /// Fetches all metrics, in the order of the spec.
-    pub async fn fetch(&self) -> Vec<MetricInput> {
-        let Self { autoscaler, spec, rules, scale, context, .. } = *self;
-        let ready_pods = match &self.ready_pods {
-            // A target scaled to zero has no pods, but a metric may scale it up.
-            Err(_) if rules.may_be_zero() && scale.spec_replicas == 0 => Ok(0),
-            counted => counted.clone(),
+/// Fetches all metrics of an object, in the order of the spec.
+pub(super) async fn fetch_metrics(
+    reconcile: &Reconcile<'_>,
+    rules: &EffectiveSpec,
+    scale: Scale,
+    ready_pods: Result<u32, PodsNotReady>,
+) -> Vec<MetricInput> {
+    let Reconcile { controller, key, state, spec, .. } = reconcile;
+    let autoscaler = &controller.autoscaler;
+    let context = FetchContext {
+        namespace: &key.namespace,
+        now: controller.clock.now(),
+        last_reconcile: state.last_reconcile,
+    };
+    let ready_pods = match ready_pods {
+        // A target scaled to zero has no pods, but a metric may scale it up.
+        Err(_) if rules.may_be_zero() && scale.spec_replicas == 0 => Ok(0),
+        counted => counted,
+    };
+    if let Some(recommender) = &spec.recommender {
+        let value = match ready_pods {
+            // As in upstream, the recommender is not called if no pod is ready.
+            Err(why) => Err(MetricError::PodsNotReady(why)),
+            Ok(ready_pods) => {
+                let recommend_context = RecommendContext {
+                    namespace: context.namespace,
+                    cluster: &autoscaler.config.cluster,
+                    scale,
+                    ready_pods,
+                };
+                let request = recommender_request(spec, recommender, &recommend_context);
+                autoscaler.metrics_client.fetch_one(&context, &request).await
+            }
         };
-        if let Some(recommender) = &spec.recommender {
-            let value = match ready_pods {
-                // As in upstream, the recommender is not called if no pod is ready.
-                Err(why) => Err(MetricError::PodsNotReady(why)),
-                Ok(ready_pods) => {
-                    let recommend_context = RecommendContext {
-                        namespace: context.namespace,
-                        cluster: &autoscaler.config.cluster,
-                        scale,
-                        ready_pods,
-                    };
-                    let request = recommender_request(spec, recommender, &recommend_context);
-                    autoscaler.metrics_client.fetch_one(&context, &request).await
-                }
-            };
-            return vec![recommender_input(recommender, rules, value)];
-        }
-        let builder = MetricRequestBuilder {
-            annotations: self.annotations,
-            compat: autoscaler.config.compat,
-            has_prometheus: autoscaler.metrics_client.has_prometheus(),
-            ready_pods: &ready_pods,
-        };
-        let metrics = spec.metrics.iter().filter_map(|metric| builder.build(metric));
-        let (named, requests): (Vec<_>, Vec<_>) =
-            metrics.map(|metric| ((metric.kind, metric.block), metric.request)).unzip();
-        let values = autoscaler.metrics_client.fetch(&context, &requests).await;
-        let metrics = named.into_iter().zip(values);
-        metrics.map(|((kind, block), value)| metric_input(kind, block, rules, value)).collect()
+        return vec![recommender_input(recommender, rules, value)];
     }
+    let builder = MetricRequestBuilder {
+        annotations: state.object.annotations(),
+        compat: autoscaler.config.settings.compat,
+        has_prometheus: autoscaler.metrics_client.has_prometheus(),
+        ready_pods: &ready_pods,
+    };
+    let metrics = spec.metrics.iter().filter_map(|metric| builder.build(metric));
+    let (named, requests): (Vec<_>, Vec<_>) =
+        metrics.map(|metric| ((metric.kind, metric.block), metric.request)).unzip();
+    let values = autoscaler.metrics_client.fetch(&context, &requests).await;
+    let metrics = named.into_iter().zip(values);
+    metrics.map(|((kind, block), value)| metric_input(kind, block, rules, value)).collect()
 }
 
 fn metric_input(

@@ -15,16 +15,9 @@ use crate::{
 
 /// Counts calls to recommenders.
 pub(super) struct RecommenderCallMetrics {
-    metrics: WatermarkMetrics,
+    pub metrics: WatermarkMetrics,
     /// Calls in flight by client.
-    calls: Mutex<HashMap<String, Vec<RecommenderCall>>>,
-}
-
-impl RecommenderCallMetrics {
-    /// Creates an observer that counts in `metrics`.
-    pub fn new(metrics: WatermarkMetrics) -> Self {
-        Self { metrics, calls: Mutex::default() }
-    }
+    pub calls: Mutex<HashMap<String, Vec<RecommenderCall>>>,
 }
 
 impl RecommenderCallObserver for RecommenderCallMetrics {

@@ -22,20 +22,18 @@ use tokio::time::Instant;
 
 use super::{
     super::replicas::{
-        AutoscalerKind as _, ERROR_BACKOFF, ObservedScale, OwnershipRule, ReconcileResult, Requeue,
-        Scaling, StatusChange, matching_pods,
+        AutoscalerKind as _, ERROR_BACKOFF, ObservedScale, OwnershipRule, ReconcileResult,
+        ReplicaAutoscaler as _, Requeue, Scaling, StatusChange, Write, matching_pods,
     },
     WatermarkController,
     autoscaler::{ObjectState, WatermarkAutoscaler, last_decision},
-    fetch_metrics::MetricFetcher,
-    finalizer,
-    scaling_gates::{Blocked, check_gates, read_options},
+    fetch_metrics::fetch_metrics,
+    scaling_gates::{check_gates, read_options},
     watermark_decision::WatermarkDecision,
 };
 use crate::{
     cluster::{
         cache::selector::Selector,
-        metric_sources::metrics_client::FetchContext,
         target::scale::{ScaleReadError, ScaleState},
         write::{ObjectPatchTarget, WriteError},
     },
@@ -44,6 +42,10 @@ use crate::{
 
 /// Delay of the next reconcile if the target does not exist.
 const NO_SCALE_BACKOFF: Duration = Duration::from_secs(10);
+/// Upstream's finalizer, which only cleans up metrics, but blocks deletion if no controller removes it.
+pub(super) const FINALIZER: &str = "finalizer.watermarkpodautoscaler.datadoghq.com";
+/// Delay before the removal of a finalizer is retried, while the object is not being deleted.
+const FINALIZER_RETRY_INTERVAL: Duration = Duration::from_mins(10);
 /// If `true`, all pods that match the selector of the scale belong to the target, whatever their owners.
 const SKIP_OWNER_CHECK: &str = "wpa.datadoghq.com/skip-owner-check";
 
@@ -55,20 +57,20 @@ pub(super) async fn reconcile(
 ) -> ReconcileResult {
     let now = controller.clock.now();
     if state.object.metadata.deletion_timestamp.is_some() {
-        return finalizer::reconcile_deleted(controller, state).await;
+        return reconcile_deleted(controller, state).await;
     }
     let config = &controller.autoscaler.config;
     let spec = with_defaults(&state.object.spec);
     let before = state.exported.as_deref();
     let mut exported = watermark_state::from_spec(&spec, before, now);
     exported.labels = exported_labels(&config.labels_as_tags, state);
-    exported.dry_run |= config.dry_run.is_some();
-    if config.compat == Compat::Plimsoll {
+    exported.dry_run |= config.settings.dry_run.is_some();
+    if config.settings.compat == Compat::Plimsoll {
         if let Some(before) = before {
             exported.advance_cooldown(before.reconciled_at);
         }
         watermark_state::start_cooldown(&mut exported, &spec, &state.status());
-        finalizer::queue_removal(controller, state, now);
+        queue_finalizer_removal(controller, state, now);
     }
     let mut reconcile = Reconcile { controller, key, state, spec, exported, now };
     let result = reconcile.run().await;
@@ -86,11 +88,11 @@ fn exported_labels(keys: &[String], state: &ObjectState) -> Vec<(String, String)
 }
 
 /// The reconcile of an object that is not being deleted.
-struct Reconcile<'a> {
-    controller: &'a WatermarkController,
-    key: &'a ObjectKey,
-    state: &'a mut ObjectState,
-    spec: WatermarkPodAutoscalerSpec,
+pub(super) struct Reconcile<'a> {
+    pub controller: &'a WatermarkController,
+    pub key: &'a ObjectKey,
+    pub state: &'a mut ObjectState,
+    pub spec: WatermarkPodAutoscalerSpec,
     exported: ExportedState,
     now: Time,
 }
@@ -99,9 +101,9 @@ impl Reconcile<'_> {
     async fn run(&mut self) -> ReconcileResult {
         let Self { controller, key, now, .. } = *self;
         let autoscaler = &controller.autoscaler;
-        let is_upstream = autoscaler.config.compat == Compat::Upstream;
+        let is_upstream = autoscaler.config.settings.compat == Compat::Upstream;
         if is_upstream
-            && autoscaler.config.dry_run.is_none()
+            && autoscaler.config.settings.dry_run.is_none()
             && !has_defaults(&self.state.object.spec)
         {
             return self.write_defaults().await;
@@ -113,7 +115,7 @@ impl Reconcile<'_> {
         let started = Instant::now();
         let blocked = check_gates(controller, key, self.state, &mut self.exported, now).await;
         autoscaler.metrics.observe_step("gates", started.elapsed());
-        if let Some(Blocked { retry_after, .. }) = &blocked
+        if let Some((_, retry_after)) = &blocked
             && is_upstream
         {
             return ("blocked", Requeue::After(*retry_after));
@@ -128,12 +130,13 @@ impl Reconcile<'_> {
             Ok(scale) => scale,
             Err(why) => return self.report_scale_error(&why).await,
         };
-        let result =
-            self.decide(scale, blocked.as_ref().map(|blocked| blocked.reason.as_str())).await;
+        let reason = blocked.as_ref().map(|(reason, _)| reason.as_str());
+        let result = self.decide(scale, reason).await;
         match blocked {
             // Minimum and maximum replicas apply while blocked, so the next reconcile is not delayed.
-            Some(blocked) => {
-                ("blocked", Requeue::After(blocked.retry_after.min(autoscaler.config.period)))
+            Some((_, retry_after)) => {
+                let period = autoscaler.config.settings.period;
+                ("blocked", Requeue::After(retry_after.min(period)))
             }
             None => result,
         }
@@ -146,7 +149,7 @@ impl Reconcile<'_> {
         let config = &autoscaler.config;
         let fixes = config.fixes;
         let mut rules = EffectiveSpec::from_spec(&self.spec).with_options(self.state.own.options);
-        rules.dry_run |= config.dry_run.is_some();
+        rules.dry_run |= config.settings.dry_run.is_some();
         let readiness = rules.readiness_policy(target_name(&key.namespace, &self.spec), now, fixes);
         let previous = last_decision(self.state);
         let observed_at = Instant::now();
@@ -160,23 +163,11 @@ impl Reconcile<'_> {
         let mut metrics = Vec::new();
         if blocked.is_none() {
             let started = Instant::now();
-            let fetcher = MetricFetcher {
-                autoscaler,
-                spec: &self.spec,
-                annotations: self.state.object.annotations(),
-                rules: &rules,
-                scale,
-                ready_pods: readiness.ready_pods(&pods, scale),
-                context: FetchContext {
-                    namespace: &key.namespace,
-                    now: controller.clock.now(),
-                    last_reconcile: self.state.last_reconcile,
-                },
-            };
-            metrics = fetcher.fetch().await;
+            let ready_pods = readiness.ready_pods(&pods, scale);
+            metrics = fetch_metrics(self, &rules, scale, ready_pods).await;
             autoscaler.metrics.observe_step("metrics", started.elapsed());
         }
-        let resolved_status = match config.compat {
+        let resolved_status = match config.settings.compat {
             Compat::Plimsoll => resolve_pending_scale(&self.state.status(), scale, &rules),
             Compat::Upstream => self.state.status(),
         };
@@ -200,7 +191,7 @@ impl Reconcile<'_> {
         let decision = input.decide();
         for row in &decision.metrics {
             let result = row.result.as_ref().map(drop);
-            autoscaler.metrics.count_metric_result(row.kind.as_str(), result);
+            autoscaler.metrics.count_metric_result(row.kind.into_str(), result);
         }
         let record = Arc::new(decision.record.clone());
         self.state.own.last_decision = Some(Arc::clone(&record));
@@ -209,7 +200,7 @@ impl Reconcile<'_> {
         let previous_desired = self.exported.desired_replicas;
         self.exported.set_decision(record);
         watermark_state::set_limits(&mut self.exported, &decision, fixes);
-        if decision.change.is_some() && !is_dry_run && config.dry_run.is_none() {
+        if decision.change.is_some() && !is_dry_run && config.settings.dry_run.is_none() {
             // Until the change is made.
             self.exported.desired_replicas = previous_desired;
         }
@@ -220,7 +211,7 @@ impl Reconcile<'_> {
             namespace: key.namespace.to_string(),
             decision,
             resolved_status,
-            compat: config.compat,
+            compat: config.settings.compat,
             skips_idle_events: config.skips_idle_events,
             fixes,
         };
@@ -282,7 +273,7 @@ impl Reconcile<'_> {
             self.exported.clear_decision();
         }
         if self.state.active_warnings.iter().all(|(_, before)| *before != why) {
-            controller.events.emit(self.state, true, "FailedSpecCheck", why.clone());
+            controller.status.emit(self.state, true, "FailedSpecCheck", why.clone());
         }
         self.state.active_warnings = vec![("FailedSpecCheck", why)];
         // Only a change of the object can fix this. Requeue only until the conditions are written.
@@ -304,7 +295,7 @@ impl Reconcile<'_> {
         controller.status.write_conditions(self.state, updates, now).await;
         let is_new = self.state.active_warnings.iter().all(|(_, before)| *before != text);
         if is_new || is_upstream {
-            controller.events.emit(self.state, true, "FailedProcessWPA", text.clone());
+            controller.status.emit(self.state, true, "FailedProcessWPA", text.clone());
         }
         self.state.active_warnings = vec![("FailedProcessWPA", text)];
         let delay = match why {
@@ -338,4 +329,48 @@ impl Reconcile<'_> {
         }
         ("defaulted", Requeue::After(Duration::ZERO))
     }
+}
+
+/// Queues the removal, unless it was queued recently. The reconcile continues in any case: the finalizer only matters when
+/// the object is deleted.
+fn queue_finalizer_removal(controller: &WatermarkController, state: &mut ObjectState, now: Time) {
+    if state.own.finalizer_retry_at.is_none_or(|retry_at| retry_at <= now) {
+        let is_queued = put_finalizer_removal(controller, state);
+        state.own.finalizer_retry_at = is_queued.then(|| now.later(FINALIZER_RETRY_INTERVAL));
+    }
+}
+
+async fn reconcile_deleted(
+    controller: &WatermarkController,
+    state: &mut ObjectState,
+) -> ReconcileResult {
+    state.exported = None;
+    controller.scales.cancel_scale(state);
+    if controller.settings.compat == Compat::Plimsoll {
+        put_finalizer_removal(controller, state);
+        return ("gone", Requeue::OnChange);
+    }
+    if !has_finalizer(controller, state) {
+        return ("gone", Requeue::OnChange);
+    }
+    let result = WatermarkAutoscaler::write_metadata(controller, &state.object, &controller.permit);
+    let result = result.await;
+    match WatermarkAutoscaler::complete_metadata(controller, state, &result) {
+        None => ("gone", Requeue::OnChange),
+        Some(_) => ("error", Requeue::After(ERROR_BACKOFF)),
+    }
+}
+
+fn has_finalizer(controller: &WatermarkController, state: &ObjectState) -> bool {
+    controller.settings.dry_run.is_none()
+        && state.object.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// Queues the removal. Returns whether there is a finalizer.
+fn put_finalizer_removal(controller: &WatermarkController, state: &ObjectState) -> bool {
+    let has_finalizer = has_finalizer(controller, state);
+    if has_finalizer {
+        controller.status.writes.put(&state.key(), Write::Metadata(Arc::clone(&state.object)));
+    }
+    has_finalizer
 }

@@ -31,13 +31,6 @@ use plimsoll_core::{
     },
 };
 
-/// A gate that blocks the scaling of an object.
-pub(super) struct Blocked {
-    pub reason: String,
-    /// When to check again.
-    pub retry_after: Duration,
-}
-
 /// Reads the options from the annotations, and reports invalid annotations and other warnings as conditions.
 pub(super) async fn read_options(
     controller: &WatermarkController,
@@ -46,10 +39,11 @@ pub(super) async fn read_options(
     now: Time,
 ) {
     let autoscaler = &controller.autoscaler;
-    if autoscaler.config.compat == Compat::Upstream {
+    if autoscaler.config.settings.compat == Compat::Upstream {
         return;
     }
-    let (options, invalid) = read_annotations(state.object.annotations(), autoscaler.config.period);
+    let (options, invalid) =
+        read_annotations(state.object.annotations(), autoscaler.config.settings.period);
     state.own.options = options;
     let invalid: Vec<String> = invalid.iter().map(ToString::to_string).collect();
     let mut warning_messages = warnings::collect(filled, &state.own.options);
@@ -61,7 +55,7 @@ pub(super) async fn read_options(
         (ConditionType::SpecDoubtful, warning_messages, "LooksWrong", "no warnings"),
     ] {
         let exists =
-            before.conditions.iter().any(|condition| condition.kind == condition_type.name());
+            before.conditions.iter().any(|condition| condition.kind == condition_type.into_str());
         if !messages.is_empty() {
             updates.push(ConditionUpdate::new(condition_type, true, reason, messages.join("; ")));
         } else if exists {
@@ -73,14 +67,14 @@ pub(super) async fn read_options(
     }
 }
 
-/// Checks the gates of the object, if it has any.
+/// Checks the gates of the object, if it has any. Returns why one blocks scaling, and when to check again.
 pub(super) async fn check_gates(
     controller: &WatermarkController,
     key: &ObjectKey,
     state: &mut ObjectState,
     exported: &mut ExportedState,
     now: Time,
-) -> Option<Blocked> {
+) -> Option<(String, Duration)> {
     let is_upstream = controller.settings.compat == Compat::Upstream;
     let mut updates = Vec::new();
     let mut blocked = None;
@@ -107,7 +101,7 @@ pub(super) async fn check_gates(
     if !updates.is_empty() {
         controller.status.write_conditions(state, updates, now).await;
     }
-    blocked.map(|(why, pause)| Blocked { reason: why, retry_after: pause })
+    blocked
 }
 
 async fn check_monitor(
@@ -129,7 +123,7 @@ async fn check_monitor(
     let named = named.filter(|_| controller.settings.compat == Compat::Plimsoll);
     let name = named.unwrap_or_else(|| key.name.to_string());
     let timeout = controller.settings.request_timeout;
-    let found = read_monitor(&controller.client, timeout, &key.namespace, &name).await;
+    let found = read_monitor(&controller.status.client, timeout, &key.namespace, &name).await;
     let qualified_name = format!("{}/{name}", key.namespace);
     let result = monitor_gate::evaluate_monitor(
         &qualified_name,
@@ -141,7 +135,7 @@ async fn check_monitor(
     if let Monitor::Unreadable(why) = &found
         && (!was_unread || controller.settings.compat == Compat::Upstream)
     {
-        controller.events.emit(state, true, "FailedGetDatadogMonitor", why.clone());
+        controller.status.emit(state, true, "FailedGetDatadogMonitor", why.clone());
     }
     exported.monitor = Some(ExportedMonitor { name, blocks: result.blocked.is_some() });
     Some(result)
@@ -184,7 +178,7 @@ async fn check_alert(
     state: &ObjectState,
     now: Time,
 ) -> Option<GateResult> {
-    if autoscaler.config.compat == Compat::Upstream {
+    if autoscaler.config.settings.compat == Compat::Upstream {
         return None;
     }
     let query = HOLD_WHILE.read(state.object.annotations(), alert_query).ok().flatten()?;
@@ -195,7 +189,7 @@ async fn check_alert(
     let request = MetricRequest::PromQl { query };
     let alert = alert_state(autoscaler.metrics_client.fetch_one(&context, &request).await);
     let opens_if_unknown = state.own.options.unknown_gate_is_open;
-    let period = autoscaler.config.period;
+    let period = autoscaler.config.settings.period;
     Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, period))
 }
 

@@ -91,12 +91,14 @@ pub struct Replayed {
     pub remarks: Vec<String>,
 }
 
+/// Workloads, and the name of their cluster in the series of the server.
+type WorkloadsOfCluster = (Option<Box<str>>, Vec<Arc<Workload>>);
+
 /// A server with its workloads.
 struct Source {
     server: ConnectedServer,
     survey: Survey,
-    /// The workloads by the name of their cluster in the series of the server.
-    clusters: Vec<(Option<Box<str>>, Vec<Arc<Workload>>)>,
+    clusters: Vec<WorkloadsOfCluster>,
 }
 
 /// Reads and replays workloads whose replicas do not depend on requests.
@@ -252,7 +254,7 @@ impl BacktestPlan {
 
 impl Source {
     fn new(target: &Target, server: ConnectedServer, mut survey: Survey) -> Self {
-        let mut clusters: Vec<(Option<Box<str>>, Vec<Arc<Workload>>)> = Vec::new();
+        let mut clusters: Vec<WorkloadsOfCluster> = Vec::new();
         for mut workload in std::mem::take(&mut survey.workloads) {
             // The value of the label of clusters selects series; the name of a context does not.
             let of_series = workload.cluster.clone();

@@ -8,7 +8,6 @@
 //! finished by then is reported as unknown.
 
 mod cluster_coverage;
-mod query_log;
 mod sample_read;
 
 use std::{
@@ -17,9 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::{
-    client::{CollectedSeries, PrometheusClient, QueryLimits},
+    client::{CollectedSeries, CompletedQuery, PrometheusClient, QueryLimits, QueryObserver},
     decode::IgnoreSeries,
     detect::{SchemaOverrides, detect, find_recorded},
     promql::{Aggregation, Query},
@@ -33,7 +33,6 @@ use tokio::time::timeout;
 
 use self::{
     cluster_coverage::{ClusterPods, compare_with_series, find_pods},
-    query_log::QueryLog,
     sample_read::SampleReader,
 };
 use crate::{
@@ -45,6 +44,7 @@ use crate::{
             probe_results::{
                 ClusterCoverage, Depth, KUBE_STATE_METRICS_FAMILIES, ProbeAnswer, Stage,
             },
+            report::{Evidence, Range},
         },
         style::format_span,
     },
@@ -118,10 +118,14 @@ pub async fn examine(config: &DoctorConfig, clock: &Clock) -> Result<DoctorRepor
     let probe = ServerProbe { client: client(limits), query_log, clock: wall, now };
 
     let mut facts = ProbeResults {
+        at: now,
+        address,
+        wanted_history: config.wanted_history,
+        deadline: config.deadline,
         first_query: first_evidence,
         given_flags: config.given_flags.clone(),
         secret_flags: config.secret_flags.clone(),
-        ..ProbeResults::new(now, address, config.wanted_history, config.deadline)
+        ..ProbeResults::default()
     };
     let remaining = config.deadline.saturating_sub(started.elapsed());
     if timeout(remaining, probe.collect(config, &mut facts)).await.is_ok() {
@@ -260,8 +264,10 @@ impl ServerProbe {
         schema: &Schema,
     ) -> ProbeAnswer<BTreeSet<String>> {
         const NAME: &str = "__name__";
-        let mut selector =
-            Selector::any_metric().matches(NAME, Pattern::any_literal(KUBE_STATE_METRICS_FAMILIES));
+        let mut selector = Selector::any_metric().matches(
+            NAME,
+            Pattern::any_literal(KUBE_STATE_METRICS_FAMILIES.map(|(name, ..)| name)),
+        );
         if let Some(job) = &kube_state_metrics.job {
             selector = selector.equals("job", job);
         }
@@ -283,5 +289,44 @@ impl ServerProbe {
             evidence.about.clone_from(&about);
         }
         Depth { age, containers }
+    }
+}
+
+/// Logs all queries with their cost.
+#[derive(Debug, Default)]
+struct QueryLog(Mutex<Vec<Evidence>>);
+
+impl QueryLog {
+    fn drain(&self) -> Vec<Evidence> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+impl QueryObserver for QueryLog {
+    fn on_query(&self, query: &CompletedQuery<'_>) {
+        let field = |name: &str| {
+            query.parameters.iter().find(|(known, _)| *known == name).map(|(_, value)| &**value)
+        };
+        let seconds = |name: &str| field(name)?.parse::<f64>().ok();
+        let time =
+            |name: &str| Some(Time::from_nanos((seconds(name)? * 1e3).round() as i64 * 1_000_000));
+        let range = time("start").zip(time("end")).zip(seconds("step"));
+        let range = range.map(|((from, to), step_seconds)| Range { from, to, step_seconds });
+        let mut evidence = Evidence {
+            asked: field("query").unwrap_or(query.path).to_owned(),
+            range,
+            millis: u64::try_from(query.duration.as_millis()).unwrap_or(u64::MAX),
+            requests: 1,
+            ..Evidence::default()
+        };
+        match query.outcome {
+            Ok(summary) => {
+                evidence.series = summary.series;
+                evidence.points = summary.points;
+                evidence.bytes = summary.bytes;
+            }
+            Err(failure) => evidence.error = Some(failure.to_string()),
+        }
+        self.0.lock().push(evidence);
     }
 }

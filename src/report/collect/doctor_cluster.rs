@@ -6,7 +6,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::Client;
 use plimsoll_core::{
     diagnosis::{
         ClusterFacts, diagnose,
@@ -68,10 +67,9 @@ pub enum ClusterCheckError {
 
 pub async fn examine_cluster(
     config: &ClusterCheckConfig,
-    user_agent: &'static str,
     clock: &Clock,
 ) -> Result<ClusterReport, ClusterCheckError> {
-    let connection = load_connection(&config.cluster_options, user_agent).await?;
+    let connection = load_connection(&config.cluster_options, "plimsoll-doctor").await?;
     let cluster = connection.cluster()?;
     let read = Box::pin(read_facts(config, &connection, &cluster, clock));
     let address = cluster.address.clone();
@@ -211,7 +209,16 @@ async fn read_series(
             (Arc::new(transport) as Arc<dyn Transport>, name)
         } else {
             let client = connection.query_client().map_err(|why| why.to_string())?;
-            find_server(config, connection, &client, clock).await?
+            let options = DiscoveryOptions {
+                service: None,
+                via: Via::Auto,
+                is_in_cluster: connection.is_in_cluster,
+                connection: config.connection.clone(),
+                matchers: config.matchers.clone(),
+                clock: clock.clone(),
+            };
+            let found = discover(&client, &options).await.map_err(|why| why.to_string())?;
+            (found.transport, found.address.to_string())
         };
         Ok::<_, String>(
             Box::pin(series::series(transport, name, &config.matchers, clock.now())).await,
@@ -219,22 +226,4 @@ async fn read_series(
     };
     let limit = || Err(format!("no response of a Prometheus within {SERIES_TIMEOUT:?}"));
     timeout(SERIES_TIMEOUT, Box::pin(read)).await.unwrap_or_else(|_| limit())
-}
-
-async fn find_server(
-    config: &ClusterCheckConfig,
-    connection: &ClusterConnection,
-    client: &Client,
-    clock: &Clock,
-) -> Reading<(Arc<dyn Transport>, String)> {
-    let options = DiscoveryOptions {
-        service: None,
-        via: Via::Auto,
-        is_in_cluster: connection.is_in_cluster,
-        connection: config.connection.clone(),
-        matchers: config.matchers.clone(),
-        clock: clock.clone(),
-    };
-    let found = discover(client, &options).await.map_err(|why| why.to_string())?;
-    Ok((found.transport(), found.server.address.to_string()))
 }

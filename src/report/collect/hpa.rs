@@ -54,31 +54,22 @@ const DEFAULT_PERIOD: Duration = Duration::from_secs(15);
 /// Timeout of the request for usage.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which HorizontalPodAutoscaler to explain, and the flags of the HPA controller.
-#[derive(Clone, Debug)]
-pub struct ExplainHpaConfig {
-    /// Namespace of the object; `None` selects the namespace of the kubeconfig's current context.
-    pub namespace: Option<String>,
-    pub name: String,
-    /// The flags of the HPA controller.
-    pub config: Config,
-}
-
 /// The target's scale, and the UID of the target.
 pub(super) struct Target {
     pub(super) scale: Result<ScaleValues, ScaleError>,
     uid: Box<str>,
 }
 
-/// Explains an object at the given time.
+/// Explains an object at the given time, with the flags of the HPA controller. Without a namespace, that of the kubeconfig's
+/// current context is used.
 #[expect(clippy::too_many_lines, reason = "reads one input of the decision after the other")]
 pub async fn explain(
-    config: &ExplainHpaConfig,
+    config: &Config,
     cluster: &Cluster,
+    (namespace, name): (Option<&str>, &str),
     now: Time,
 ) -> Result<HpaReport, ExplainError> {
-    let namespace = config.namespace.as_deref().unwrap_or(&cluster.namespace);
-    let (client, name) = (&cluster.client, &*config.name);
+    let (client, namespace) = (&cluster.client, namespace.unwrap_or(&cluster.namespace));
     let parts = [SnapshotPart::Hpas, SnapshotPart::Vpas];
     let snapshot = ClusterSnapshot::read(client, Some(namespace), &parts).await;
     let object = find_object(cluster, &snapshot.hpas, namespace, name)?;
@@ -90,7 +81,7 @@ pub async fn explain(
         ExplainError::unreadable(cluster, &error)
     })?;
     // The API server accepts a minimum of 0 only with the feature gate HPAScaleToZero.
-    let controller_config = Config { scale_to_zero: spec.min_replicas == 0, ..config.config };
+    let controller_config = Config { scale_to_zero: spec.min_replicas == 0, ..*config };
     let gate: RequestGate = Arc::new(|_| Box::pin(std::future::ready(())));
     let scales = ScaleClient::new(client.clone(), gate, CacheLifetimes::default());
     let target = read_target(&scales, namespace, reference).await;
@@ -193,11 +184,8 @@ pub async fn explain(
     let foreign = pods.iter().filter(|pod| pod.is_foreign);
     let foreign: Vec<String> = foreign.map(|pod| pod.name.clone()).collect();
     Ok(HpaReport::of(&HpaInput {
-        object: (namespace, name),
-        target: (&reference.kind, &reference.name),
-        spec: &spec,
-        status: &status,
-        config: &controller_config,
+        observed: &observed,
+        target: target_key,
         decision: &decision,
         fixes: &fixes,
         foreign_pods: &foreign,
@@ -207,7 +195,6 @@ pub async fn explain(
         invalid: &invalid,
         queried: &queried,
         record: record.as_ref(),
-        now,
     }))
 }
 

@@ -55,13 +55,9 @@ pub async fn lint(
     hpas.objects.retain(|hpa| !is_sentinel(hpa));
     let invalid = hpas.invalid.iter().map(|invalid| {
         let metadata = &invalid.metadata;
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        format!(
-            "{}/{}: {}",
-            namespace.unwrap_or_default(),
-            name.unwrap_or_default(),
-            invalid.reason
-        )
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        format!("{namespace}/{name}: {}", invalid.reason)
     });
     let mut notes: Vec<String> = invalid.collect();
     let vpas = vpas.map_or_else(

@@ -137,19 +137,9 @@ pub async fn explain(
         core.vpa_registry.mark_loaded(&key, generation);
     }
     core.register_containers(&key, now);
-    let mut report = build::report(
-        config,
-        vpa,
-        &mut core,
-        &key,
-        now,
-        &build::StoredHistory {
-            storage: storage.to_owned(),
-            records,
-            skipped,
-            from_annotation: explanation,
-        },
-    );
+    let history = report::History { storage: storage.to_owned(), records, skipped };
+    let about = (&key, now);
+    let mut report = build::report(config, vpa, &mut core, about, &history, explanation.as_ref());
     if config.compat == Compat::Plimsoll {
         shared_requests::add(&mut report, &snapshot, &controllers.controllers, vpa, is_replaced);
     }
@@ -213,17 +203,11 @@ async fn find_checkpoint_time(
     let Ok(found) = api.list(&ListParams::default().fields(&name)).await else {
         return (true, None);
     };
-    match found.items.into_iter().next() {
-        Some(object)
-            if object.spec.vpa_object_name == *key.name
-                && object.spec.container_name == container =>
-        {
-            let written = object.status.and_then(|status| status.last_update_time);
-            (true, written.map(|at| at.0.into()))
-        }
-        None => (false, None),
-        Some(_) => (true, None),
-    }
+    let Some(object) = found.items.into_iter().next() else { return (false, None) };
+    let is_own =
+        object.spec.vpa_object_name == *key.name && object.spec.container_name == container;
+    let written = object.status.filter(|_| is_own).and_then(|status| status.last_update_time);
+    (true, written.map(|at| at.0.into()))
 }
 
 struct HistoryLoader<'a> {

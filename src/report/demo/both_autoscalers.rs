@@ -31,18 +31,14 @@ pub struct BothAutoscalers {
     pub coordinated: ServiceMeans,
 }
 
-impl From<Outcome> for ServiceMeans {
-    fn from(outcome: Outcome) -> Self {
-        Self { replicas: outcome.mean_replicas, requested_cores: outcome.requested_cores }
-    }
-}
-
 pub fn simulate(seed: u64, observer: &dyn ProgressObserver) -> Result<BothAutoscalers, DemoError> {
     let means = |mode| {
         if observer.is_cancelled() {
             return Err(DemoError::Interrupted);
         }
-        Ok(run(&Scenario { mode, days: DAYS, ..Scenario::daily(seed) }).into())
+        let Outcome { mean_replicas: replicas, requested_cores, .. } =
+            run(&Scenario { mode, days: DAYS, ..Scenario::daily(seed) });
+        Ok(ServiceMeans { replicas, requested_cores })
     };
     Ok(BothAutoscalers {
         days: DAYS,

@@ -53,10 +53,7 @@ fn report(
     history: HistoryReport,
     both_autoscalers: BothAutoscalers,
 ) -> DemoReport {
-    let totals = BothScenarios {
-        without: results.without.totals.total(),
-        with: results.with.totals.total(),
-    };
+    let totals = results.map(|result| result.totals.total());
     DemoReport {
         schema_version: report::SCHEMA_VERSION,
         kind: "demo".to_owned(),
@@ -101,14 +98,8 @@ fn containers<'a>(
             },
             template: spec.resources,
             recommendation: found.map(to_recommended),
-            lives: BothScenarios {
-                without: results.without.totals.container_totals(names.0, names.1),
-                with: results.with.totals.container_totals(names.0, names.1),
-            },
-            charts: BothScenarios {
-                without: results.without.charts.container_chart(names.0, names.1),
-                with: results.with.charts.container_chart(names.0, names.1),
-            },
+            lives: results.map(|result| result.totals.container_totals(names.0, names.1)),
+            charts: results.map(|result| result.charts.container_chart(names.0, names.1)),
         }
     })
 }

@@ -45,6 +45,12 @@ pub struct BothScenarios<T> {
     pub with: T,
 }
 
+impl<T> BothScenarios<T> {
+    pub fn map<U>(&self, change: impl Fn(&T) -> U) -> BothScenarios<U> {
+        BothScenarios { without: change(&self.without), with: change(&self.with) }
+    }
+}
+
 /// The difference between the two scenarios.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -25,27 +25,22 @@ pub(super) fn render_scenarios(page: &mut Page<'_>, report: &DemoReport) {
             page.paint(code, &difference)
         ));
     };
+    let difference = |without: f64, with: f64, saved: f64, unit: &str| {
+        format!("{}, {:+.0} {unit}-hours", percent(without, with), -saved)
+    };
     row(
         "requested CPU, mean",
         format!("{:.2} cores", without.core_hours() / hours),
         format!("{:.2} cores", with.core_hours() / hours),
         report.savings.core_hours >= 0.0,
-        format!(
-            "{}, {:+.0} core-hours",
-            percent(without.core_hours(), with.core_hours()),
-            -report.savings.core_hours
-        ),
+        difference(without.core_hours(), with.core_hours(), report.savings.core_hours, "core"),
     );
     row(
         "requested memory, mean",
         format!("{:.2} GiB", without.gib_hours() / hours),
         format!("{:.2} GiB", with.gib_hours() / hours),
         report.savings.gib_hours >= 0.0,
-        format!(
-            "{}, {:+.0} GiB-hours",
-            percent(without.gib_hours(), with.gib_hours()),
-            -report.savings.gib_hours
-        ),
+        difference(without.gib_hours(), with.gib_hours(), report.savings.gib_hours, "GiB"),
     );
     for (label, without, with) in [
         ("OOM kills", without.oom_kills, with.oom_kills),
@@ -75,30 +70,26 @@ pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Ve
     let Recommended { advice: ResourceRecommendation { target, lower, upper }, why, .. } =
         recommended;
     let request = container.template.request;
-    let mut rows = Vec::with_capacity(2);
-    if let (Some(target), Some(lower), Some(upper)) = (target.cpu, lower.cpu, upper.cpu) {
-        rows.push(Row {
-            resource: "cpu",
-            request: cpu(request.cpu),
-            target: cpu(target),
-            lower: cpu(lower),
-            upper: cpu(upper),
-            change: change(request.cpu.0, target.0),
-            why: why.cpu.clone(),
-        });
-    }
-    if let (Some(target), Some(lower), Some(upper)) = (target.memory, lower.memory, upper.memory) {
-        rows.push(Row {
-            resource: "memory",
-            request: memory(request.memory),
-            target: memory(target),
-            lower: memory(lower),
-            upper: memory(upper),
-            change: change(request.memory.0, target.0),
-            why: why.memory.clone(),
-        });
-    }
-    rows
+    let cpu = target.cpu.zip(lower.cpu).zip(upper.cpu).map(|((target, lower), upper)| Row {
+        resource: "cpu",
+        request: cpu(request.cpu),
+        target: cpu(target),
+        lower: cpu(lower),
+        upper: cpu(upper),
+        change: change(request.cpu.0, target.0),
+        why: why.cpu.clone(),
+    });
+    let amounts = target.memory.zip(lower.memory).zip(upper.memory);
+    let memory = amounts.map(|((target, lower), upper)| Row {
+        resource: "memory",
+        request: memory(request.memory),
+        target: memory(target),
+        lower: memory(lower),
+        upper: memory(upper),
+        change: change(request.memory.0, target.0),
+        why: why.memory.clone(),
+    });
+    cpu.into_iter().chain(memory).collect()
 }
 
 pub(super) fn recommendations(page: &mut Page<'_>, report: &DemoReport) {

@@ -91,19 +91,15 @@ fn deadline_finding(facts: &ProbeResults) -> Option<Finding> {
 fn server_finding(facts: &ProbeResults, server: &Server) -> Finding {
     let evidence = [&facts.first_query[..], &facts.build.evidence].concat();
     let release = server.version.as_deref().map(|version| format!(" {version}"));
-    let new_finding =
-        |level, message: String| finding(Topic::Server, "server_kind", level, message, &evidence);
-    match server.kind {
-        ServerFlavor::Unknown => new_finding(
+    let (level, message) = match server.kind {
+        ServerFlavor::Unknown => (
             Level::Warning,
             "It answers queries, but does not identify itself: check that no proxy in front of it changes responses."
                 .to_owned(),
         ),
-        kind => new_finding(
-            Level::Ok,
-            format!("It is {}{}.", kind.name(), release.unwrap_or_default()),
-        ),
-    }
+        kind => (Level::Ok, format!("It is {}{}.", kind.name(), release.unwrap_or_default())),
+    };
+    finding(Topic::Server, "server_kind", level, message, &evidence)
 }
 
 fn limits(facts: &ProbeResults) -> Option<Finding> {
@@ -224,8 +220,6 @@ pub fn shell_flag(name: &str, value: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use plimsoll_core::types::Time;
-
     use super::*;
     use crate::report::doctor::{
         probe_results::{ClusterCoverage, Depth, ProbeAnswer, RuntimeInfo},
@@ -242,12 +236,13 @@ pub(super) mod tests {
             age: Duration::from_hours(hours),
             containers: yes(containers),
         });
-        let (wanted, deadline) = (Duration::from_hours(192), Duration::from_mins(2));
-        let address = "http://prometheus".to_owned();
         ProbeResults {
+            address: "http://prometheus".to_owned(),
+            wanted_history: Duration::from_hours(192),
+            deadline: Duration::from_mins(2),
             stage: Stage::Done,
             depth: depth.collect(),
-            ..ProbeResults::new(Time::from_secs(0), address, wanted, deadline)
+            ..ProbeResults::default()
         }
     }
 

@@ -230,7 +230,7 @@ mod tests {
             );
         }
         let mut facts = facts(&[(0, 5), (192, 5)]);
-        facts.depth[1].containers = ProbeAnswer::not_yet();
+        facts.depth[1].containers = ProbeAnswer::default();
         assert_eq!(
             codes_and_levels(&history(&facts, oldest_age(&facts))),
             [("history_unknown", problem)]

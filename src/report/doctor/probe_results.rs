@@ -12,14 +12,19 @@ use plimsoll_storage::prometheus::{
 };
 use serde::Deserialize;
 
-use super::report::{CoverageReport, Evidence};
+use super::report::{CoverageReport, Evidence, Level};
 
-/// Metric families of kube-state-metrics that improve history.
-pub const KUBE_STATE_METRICS_FAMILIES: [&str; 4] = [
-    "kube_pod_owner",
-    "kube_pod_labels",
-    "kube_pod_container_status_restarts_total",
-    "kube_pod_container_status_last_terminated_reason",
+/// Metric families of kube-state-metrics that improve history, and what is lost without them.
+pub const KUBE_STATE_METRICS_FAMILIES: [(&str, Level, &str); 4] = [
+    ("kube_pod_owner", Level::Warning, "deleted pods are matched to workloads by name alone"),
+    ("kube_pod_labels", Level::Ok, "upstream's recommender could not match deleted pods to VPAs"),
+    ("kube_pod_container_status_restarts_total", Level::Warning, "past OOM kills are not counted"),
+    // kube-state-metrics exports it only after a container has terminated.
+    (
+        "kube_pod_container_status_last_terminated_reason",
+        Level::Ok,
+        "either no container has ended, or it is dropped and kills for memory in the past do not count",
+    ),
 ];
 
 #[derive(Clone, Debug)]
@@ -28,15 +33,16 @@ pub struct ProbeAnswer<T> {
     pub answer: Result<T, String>,
 }
 
-impl<T> ProbeAnswer<T> {
-    pub fn not_yet() -> Self {
+impl<T> Default for ProbeAnswer<T> {
+    fn default() -> Self {
         Self { evidence: Vec::new(), answer: Err("not probed".to_owned()) }
     }
 }
 
 /// The stages of a diagnosis, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
+    #[default]
     Cluster,
     Server,
     Schema,
@@ -89,19 +95,20 @@ pub struct SampleRead {
     pub vpas_without_history: Vec<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub enum ClusterCoverage {
     NoCluster(String),
     /// The cluster could not be read, for this reason.
     Unreadable(String),
     /// The cluster has no VPAs, or no VPA CustomResourceDefinition.
+    #[default]
     Empty,
     Compared(CoverageReport, Vec<Evidence>),
     /// VPAs were read, but the series to compare them with were not.
     Unmatched(String, Vec<Evidence>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ProbeResults {
     pub at: Time,
     pub address: String,
@@ -132,29 +139,6 @@ pub struct ProbeResults {
 }
 
 impl ProbeResults {
-    pub fn new(at: Time, address: String, wanted_history: Duration, deadline: Duration) -> Self {
-        Self {
-            at,
-            address,
-            wanted_history,
-            stage: Stage::Cluster,
-            deadline,
-            first_query: Vec::new(),
-            build: ProbeAnswer::not_yet(),
-            flags: ProbeAnswer::not_yet(),
-            runtime: ProbeAnswer::not_yet(),
-            schema: ProbeAnswer::not_yet(),
-            recording_rules: None,
-            throttled: None,
-            families: None,
-            depth: Vec::new(),
-            sample_read: None,
-            cluster_coverage: ClusterCoverage::Empty,
-            given_flags: Vec::new(),
-            secret_flags: Vec::new(),
-        }
-    }
-
     pub fn has_completed(&self, stage: Stage) -> bool {
         stage < self.stage
     }

@@ -5,6 +5,7 @@ use plimsoll_core::types::Time;
 use plimsoll_storage::prometheus::server_flavor::ServerFlavor;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
+use strum::{Display, VariantArray};
 
 /// The schema version. It increases when a field changes its meaning or is removed, not when a field is added.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -65,31 +66,33 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// A part of the report, with its heading.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    Display,
+    VariantArray,
+)]
 #[serde(rename_all = "camelCase")]
 pub enum Topic {
+    #[strum(to_string = "SERVER")]
     Server,
+    #[strum(to_string = "CONTAINER SERIES")]
     Containers,
+    #[strum(to_string = "POD LABELS AND TERMINATION")]
     Pods,
     /// How far back history goes, and its cost.
+    #[strum(to_string = "HISTORY")]
     History,
+    #[strum(to_string = "CLUSTER")]
     Cluster,
-}
-
-impl Topic {
-    /// All topics, in the order of the report.
-    pub const ALL: [Self; 5] =
-        [Self::Server, Self::Containers, Self::Pods, Self::History, Self::Cluster];
-
-    pub fn heading(self) -> &'static str {
-        match self {
-            Self::Server => "SERVER",
-            Self::Containers => "CONTAINER SERIES",
-            Self::Pods => "POD LABELS AND TERMINATION",
-            Self::History => "HISTORY",
-            Self::Cluster => "CLUSTER",
-        }
-    }
 }
 
 /// One query to the server, and its cost.

@@ -59,25 +59,26 @@ fn usage(schema: &Schema, evidence: &[Evidence]) -> Finding {
         (None, _) => "any job".to_owned(),
     };
     let labels = usage.container_labels().join(", ");
-    let new_finding =
-        |level, message| finding(Topic::Containers, "usage", level, message, evidence);
-    if usage.containers == 0 {
+    let (level, message) = if usage.containers == 0 {
         let message = format!(
             "There are no series of {} in {source} with the labels {labels} as set by flags: remove those flags to detect \
              the labels.",
             usage.memory.value
         );
-        return new_finding(Level::Problem, message);
-    }
-    let count = grouped(&usage.containers.to_string());
-    let exported = if usage.pod.value.starts_with("exported_") {
-        " The scrape configuration overwrites their labels; honorLabels would keep them."
+        (Level::Problem, message)
     } else {
-        ""
+        let count = grouped(&usage.containers.to_string());
+        let exported = if usage.pod.value.starts_with("exported_") {
+            " The scrape configuration overwrites their labels; honorLabels would keep them."
+        } else {
+            ""
+        };
+        let message = format!(
+            "{count} containers are known from {source}, by the labels {labels}.{exported}"
+        );
+        (Level::Ok, message)
     };
-    let message =
-        format!("{count} containers are known from {source}, by the labels {labels}.{exported}");
-    new_finding(Level::Ok, message)
+    finding(Topic::Containers, "usage", level, message, evidence)
 }
 
 fn sources(schema: &Schema, evidence: &[Evidence]) -> Option<Finding> {
@@ -103,27 +104,25 @@ fn sources(schema: &Schema, evidence: &[Evidence]) -> Option<Finding> {
 }
 
 fn scrape_interval_finding(schema: &Schema, evidence: &[Evidence]) -> Finding {
-    let new_finding =
-        |level, message| finding(Topic::Containers, "interval", level, message, evidence);
     let interval = schema.scrape_interval.value.interval;
-    match schema.scrape_interval.origin {
+    let every = format_span(interval);
+    let (level, message) = match schema.scrape_interval.origin {
         Origin::Assumed => {
             let message = format!(
-                "There are too few samples to determine the scrape interval: {} is assumed.",
-                format_span(interval)
+                "There are too few samples to determine the scrape interval: {every} is assumed."
             );
-            new_finding(Level::Warning, message)
+            (Level::Warning, message)
         }
         _ if interval > COARSE => {
             let message = format!(
-                "They are scraped every {}: shorter CPU bursts and memory peaks are missed. Scrape every {} or more often.",
-                format_span(interval),
+                "They are scraped every {every}: shorter CPU bursts and memory peaks are missed. Scrape every {} or more often.",
                 format_span(COARSE)
             );
-            new_finding(Level::Warning, message)
+            (Level::Warning, message)
         }
-        _ => new_finding(Level::Ok, format!("They are scraped every {}.", format_span(interval))),
-    }
+        _ => (Level::Ok, format!("They are scraped every {every}.")),
+    };
+    finding(Topic::Containers, "interval", level, message, evidence)
 }
 
 fn cluster(
@@ -131,22 +130,18 @@ fn cluster(
     values: &std::collections::BTreeSet<String>,
     evidence: &[Evidence],
 ) -> Finding {
-    let new_finding =
-        |code, level, message| finding(Topic::Containers, code, level, message, evidence);
-    if let (1, Some(only)) = (values.len(), values.first()) {
-        return new_finding(
-            "cluster",
-            Level::Ok,
-            format!("All series are from one cluster: {label} is {only}."),
+    let (code, level, message) = if let (1, Some(only)) = (values.len(), values.first()) {
+        ("cluster", Level::Ok, format!("All series are from one cluster: {label} is {only}."))
+    } else {
+        let example = values.iter().find(|value| !value.is_empty()).map_or("", String::as_str);
+        let message = format!(
+            "The server has series of several clusters, distinguished by {label} ({}): pods of the same name would be \
+             mixed. Select one, for example with --prometheus-matcher='{label}=\"{example}\"'.",
+            list_first(values.iter().map(String::as_str))
         );
-    }
-    let example = values.iter().find(|value| !value.is_empty()).map_or("", String::as_str);
-    let message = format!(
-        "The server has series of several clusters, distinguished by {label} ({}): pods of the same name would be mixed. \
-         Select one, for example with --prometheus-matcher='{label}=\"{example}\"'.",
-        list_first(values.iter().map(String::as_str))
-    );
-    new_finding("clusters", Level::Problem, message)
+        ("clusters", Level::Problem, message)
+    };
+    finding(Topic::Containers, code, level, message, evidence)
 }
 
 fn throttled(facts: &ProbeResults) -> Option<Finding> {
@@ -181,28 +176,11 @@ pub(super) fn pods(facts: &ProbeResults) -> Vec<Finding> {
     let Some(ProbeAnswer { evidence, answer: Ok(families) }) = &facts.families else {
         return findings;
     };
-    for family in KUBE_STATE_METRICS_FAMILIES {
-        if families.contains(family) {
-            continue;
+    for (family, level, loss) in KUBE_STATE_METRICS_FAMILIES {
+        if !families.contains(family) {
+            let message = format!("{family} is not among its series: {loss}.");
+            findings.push(finding(Topic::Pods, "states_family", level, message, evidence));
         }
-        let (level, loss) = match family {
-            "kube_pod_owner" => {
-                (Level::Warning, "deleted pods are matched to workloads by name alone")
-            }
-            "kube_pod_container_status_restarts_total" => {
-                (Level::Warning, "past OOM kills are not counted")
-            }
-            "kube_pod_labels" => {
-                (Level::Ok, "upstream's recommender could not match deleted pods to VPAs")
-            }
-            // kube-state-metrics exports it only after a container has terminated.
-            _ => (
-                Level::Ok,
-                "either no container has ended, or it is dropped and kills for memory in the past do not count",
-            ),
-        };
-        let message = format!("{family} is not among its series: {loss}.");
-        findings.push(finding(Topic::Pods, "states_family", level, message, evidence));
     }
     findings
 }
@@ -228,31 +206,31 @@ fn list_names(names: impl Iterator<Item = String>, max: usize) -> String {
 const MAX_NAMED_VPAS: usize = 5;
 
 pub(super) fn coverage_finding(coverage: &ClusterCoverage) -> (Option<CoverageReport>, Finding) {
-    let new_finding = |code, level, message: String, evidence: &[_]| {
-        finding(Topic::Cluster, code, level, message, evidence)
-    };
-    match coverage {
+    let (code, level, message) = match coverage {
         ClusterCoverage::NoCluster(why) => {
-            let message = format!("No cluster to compare with: {why}.");
-            (None, new_finding("cluster_none", Level::Ok, message, &[]))
+            ("cluster_none", Level::Ok, format!("No cluster to compare with: {why}."))
         }
         ClusterCoverage::Unreadable(why) => {
-            let message = format!("Cannot read the cluster: {why}.");
-            (None, new_finding("cluster_unreadable", Level::Warning, message, &[]))
+            ("cluster_unreadable", Level::Warning, format!("Cannot read the cluster: {why}."))
         }
         ClusterCoverage::Empty => {
             let message = "The cluster has no VPAs: there is nothing to compare.".to_owned();
-            (None, new_finding("cluster_empty", Level::Ok, message, &[]))
+            ("cluster_empty", Level::Ok, message)
         }
-        ClusterCoverage::Unmatched(why, evidence) => {
+        ClusterCoverage::Unmatched(why, _) => {
             let message = format!("Cannot look up the cluster's pods in the Prometheus: {why}");
-            (None, new_finding("cluster_unmatched", Level::Problem, message, evidence))
+            ("cluster_unmatched", Level::Problem, message)
         }
+        ClusterCoverage::Compared(comparison, _) => assess_coverage(comparison),
+    };
+    let (comparison, evidence) = match coverage {
         ClusterCoverage::Compared(comparison, evidence) => {
-            let (code, level, message) = assess_coverage(comparison);
-            (Some(comparison.clone()), new_finding(code, level, message, evidence))
+            (Some(comparison.clone()), &evidence[..])
         }
-    }
+        ClusterCoverage::Unmatched(_, evidence) => (None, &evidence[..]),
+        _ => (None, &[][..]),
+    };
+    (comparison, finding(Topic::Cluster, code, level, message, evidence))
 }
 
 fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String) {
@@ -277,14 +255,8 @@ fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String)
         );
         return ("cluster_foreign", Level::Problem, message);
     }
-    let name = |vpa: &PartlyCoveredVpa| {
-        format!(
-            "{}/{} ({} of {} pods)",
-            vpa.namespace,
-            vpa.name,
-            vpa.pods - vpa.with_series,
-            vpa.pods
-        )
+    let name = |PartlyCoveredVpa { namespace, name, pods, with_series }: &PartlyCoveredVpa| {
+        format!("{namespace}/{name} ({} of {pods} pods)", pods - with_series)
     };
     let message = format!(
         "{scope}, {with_series} of {pods} pods have series. Without: {}. Pods that began a minute ago have none yet; \
@@ -293,11 +265,8 @@ fn assess_coverage(comparison: &CoverageReport) -> (&'static str, Level, String)
     );
     // Single pods may have just started; a VPA without any series is a problem.
     let has_vpa_without_series = without.iter().any(|vpa| vpa.with_series == 0);
-    (
-        "cluster_without",
-        if has_vpa_without_series { Level::Problem } else { Level::Warning },
-        message,
-    )
+    let level = if has_vpa_without_series { Level::Problem } else { Level::Warning };
+    ("cluster_without", level, message)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The text output of the report: plain lines that fit 80 columns and do not depend on colour.
 
+use strum::VariantArray as _;
+
 use super::report::{DoctorReport, Evidence, Finding, Level, Topic};
 use crate::report::style::{BOLD, DIM, GREEN, PLAIN, Page, RED, Style, YELLOW};
 
@@ -19,13 +21,13 @@ pub fn render(report: &DoctorReport, style: &Style, every: bool) -> String {
     ));
     // Several findings may share the same queries. They are printed once.
     let mut printed: Vec<&[Evidence]> = Vec::new();
-    for topic in Topic::ALL {
+    for topic in Topic::VARIANTS {
         let findings: Vec<_> =
-            report.findings.iter().filter(|finding| finding.topic == topic).collect();
+            report.findings.iter().filter(|finding| finding.topic == *topic).collect();
         if findings.is_empty() {
             continue;
         }
-        page.heading(topic.heading(), "");
+        page.heading(&topic.to_string(), "");
         for (at, finding) in findings.iter().enumerate() {
             render_finding(&mut page, finding);
             let next = findings.get(at + 1).map(|next| &next.evidence);
@@ -104,7 +106,7 @@ fn cost(query: &Evidence) -> String {
     let result = match &query.error {
         Some(error) => format!("failed: {error}"),
         None if *points == 0 && *series == 0 => format!("{bytes} bytes"),
-        None => format!("{series} series, {}", count(*points, "point", "points")),
+        None => format!("{series} series, {}", count(*points, "point")),
     };
     format!("{about}{times}{millis} ms, {result}")
 }
@@ -139,14 +141,12 @@ fn summary(page: &mut Page<'_>, report: &DoctorReport, every: bool) {
     let number_of =
         |level| report.findings.iter().filter(|finding| finding.level == level).count() as u64;
     let (problems, warnings) = (number_of(Level::Problem), number_of(Level::Warning));
+    let (problem_count, warning_count) = (count(problems, "problem"), count(warnings, "warning"));
     let (colour, text) = match (problems, warnings) {
         (0, 0) => (GREEN, "No findings.".to_owned()),
-        (0, warnings) => (YELLOW, format!("{}.", count(warnings, "warning", "warnings"))),
-        (problems, 0) => (RED, format!("{}.", count(problems, "problem", "problems"))),
-        (problems, warnings) => {
-            let problems = count(problems, "problem", "problems");
-            (RED, format!("{problems}, {}.", count(warnings, "warning", "warnings")))
-        }
+        (0, _) => (YELLOW, format!("{warning_count}.")),
+        (_, 0) => (RED, format!("{problem_count}.")),
+        _ => (RED, format!("{problem_count}, {warning_count}.")),
     };
     page.line(format_args!("\n{}", page.paint(colour, &text)));
     let mut queries: Vec<&Evidence> = Vec::new();
@@ -155,7 +155,7 @@ fn summary(page: &mut Page<'_>, report: &DoctorReport, every: bool) {
             queries.push(evidence);
         }
     }
-    let requests = count(queries.iter().map(|query| query.requests).sum(), "request", "requests");
+    let requests = count(queries.iter().map(|query| query.requests).sum(), "request");
     let millis: u64 = queries.iter().map(|query| query.millis).sum();
     let hint = if every { "" } else { "; --queries shows each of them" };
     let text = format!("{requests} to the server in {millis} ms{hint}.");
@@ -178,8 +178,8 @@ fn render_suggested_flags(page: &mut Page<'_>, report: &DoctorReport) {
     }
 }
 
-fn count(number: u64, singular: &str, plural: &str) -> String {
-    format!("{number} {}", if number == 1 { singular } else { plural })
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

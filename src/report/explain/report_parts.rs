@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use plimsoll_core::types::{Time, quantity::Quantity};
+use plimsoll_core::{
+    hpa::lint::Warning,
+    types::{Time, quantity::Quantity},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::report::style::{DIM, Page, RED, Style, format_span};
@@ -56,6 +59,26 @@ impl Finding {
     }
 }
 
+impl From<Warning> for Finding {
+    fn from(Warning { code, message }: Warning) -> Self {
+        Self::new(code, message)
+    }
+}
+
+/// Whether a proposal of replicas was chosen, or why another one of these was.
+pub(super) fn proposal_status(
+    (is_chosen, own): (bool, Option<i32>),
+    mut all: impl Iterator<Item = (bool, Option<i32>)>,
+) -> &'static str {
+    let Some((_, chosen)) = all.find(|(is_chosen, _)| *is_chosen) else { return "" };
+    match own {
+        _ if is_chosen => "chosen",
+        Some(own) if chosen > Some(own) => "another metric proposes more",
+        Some(_) => "another metric proposes the same and comes first",
+        None => "",
+    }
+}
+
 /// Renders findings and notes, which end every report.
 pub(super) fn render_findings_and_notes(
     page: &mut Page<'_>,
@@ -106,5 +129,25 @@ pub(crate) fn ago(then: Time, now: Time) -> String {
         format!("in {}", format_span(passed))
     } else {
         format!("{} ago", format_span(passed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_has_the_reason_why_it_was_chosen_or_not() {
+        let metrics = [(false, Some(3)), (true, Some(5)), (false, Some(5)), (false, None)];
+        let statuses = metrics.map(|metric| proposal_status(metric, metrics.into_iter()));
+        let expected = [
+            "another metric proposes more",
+            "chosen",
+            "another metric proposes the same and comes first",
+            "",
+        ];
+        assert_eq!(statuses, expected);
+        let undecided = metrics[..1].iter().copied();
+        assert_eq!(proposal_status(metrics[0], undecided), "", "nothing was decided");
     }
 }

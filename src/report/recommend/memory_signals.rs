@@ -128,7 +128,7 @@ pub async fn read_memory_signals(
         unread.extend(failure(&report, "page cache"));
     }
     let figures: Vec<JvmFigure> =
-        JvmFigure::ALL.into_iter().filter(|figure| figure.is_in(&families)).collect();
+        JvmFigure::ALL.iter().copied().filter(|figure| figure.is_in(&families)).collect();
     if !figures.is_empty() {
         let queries: Vec<PodQuery> =
             figures.iter().map(|figure| PodQuery::Jvm { figure: *figure, step: STEP }).collect();

@@ -103,12 +103,11 @@ impl ConnectedServer {
         for candidate in &found.candidates {
             tracing::debug!(%candidate, "probed");
         }
-        let server = &found.server;
         Ok(Self {
-            name: server.address.to_string(),
-            product: Some(product(server.flavor.name(), server.version.as_deref())),
-            is_proxied: server.is_proxied,
-            transport: found.transport(),
+            name: found.address.to_string(),
+            product: Some(product(found.flavor.name(), found.version.as_deref())),
+            is_proxied: found.is_proxied,
+            transport: found.transport,
         })
     }
 

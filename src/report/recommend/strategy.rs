@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use plimsoll_core::{
-    history::{SampleBatch, UsageMetric},
+    history::{Resource, SampleBatch},
     recommender::{ContainerRecommendation, Explanation, ResourceAmounts},
     types::units::{Bytes, MilliCpu, round_up_to_multiple},
 };
@@ -171,7 +171,7 @@ const DROPPED_BITS: u32 = 11;
 
 impl UsageDistribution {
     pub fn add(&mut self, batch: SampleBatch<'_>) {
-        if batch.gauge != UsageMetric::Cpu {
+        if batch.gauge != Resource::Cpu {
             return;
         }
         let known = self.pods.iter().position(|(pod, _)| pod == batch.replica);
@@ -241,7 +241,7 @@ mod tests {
                 .enumerate()
                 .map(|(minute, cores)| (Time::from_secs(60 * minute as i64), *cores))
                 .collect();
-            let gauge = UsageMetric::Cpu;
+            let gauge = Resource::Cpu;
             usage.add_batch(SampleBatch {
                 replica: &replica,
                 gauge,

@@ -106,19 +106,14 @@ fn role(
         problem("no_leader", format!("the {title} has no leader: Lease {place} has no holder"));
     } else if is_old {
         let ago = renewed.unwrap_or_default();
-        problem(
-            "lease_is_old",
-            format!(
-                "Lease {place} of the {title} was last renewed {ago:.0} s ago, by {}",
-                lease.holder
-            ),
-        );
+        let holder = &lease.holder;
+        let message =
+            format!("Lease {place} of the {title} was last renewed {ago:.0} s ago, by {holder}");
+        problem("lease_is_old", message);
     }
     if let Some(why) = &lease.unreadable {
-        problem(
-            "unreadable",
-            format!("cannot read the health of the {title} in Lease {place}: {why}"),
-        );
+        let message = format!("cannot read the health of the {title} in Lease {place}: {why}");
+        problem("unreadable", message);
     }
     let loop_age = vitals.and_then(|health| health.last_pass).map(|at| seconds(at, now));
     if let Some(vitals) = vitals {
@@ -160,60 +155,43 @@ fn check_role_health(
 ) {
     let title = title(role);
     let mut find = |level, code, message: String| findings.push(Finding::new(level, code, message));
-    if let Some(age) = loop_age.filter(|age| {
-        *age > vitals.interval_seconds * MAX_MISSED_INTERVALS + CLOCK_TOLERANCE_SECONDS
-    }) {
-        find(
-            Level::Problem,
-            "loop_is_late",
-            format!(
-                "the last pass of the {title} ended {age:.0} s ago, but its interval is {:.0} s: check its log",
-                vitals.interval_seconds
-            ),
+    let interval = vitals.interval_seconds;
+    let max_age = interval * MAX_MISSED_INTERVALS + CLOCK_TOLERANCE_SECONDS;
+    if let Some(age) = loop_age.filter(|age| *age > max_age) {
+        let message = format!(
+            "the last pass of the {title} ended {age:.0} s ago, but its interval is {interval:.0} s: check its log"
         );
+        find(Level::Problem, "loop_is_late", message);
     }
-    if let Some(state) =
-        vitals.history.as_deref().filter(|state| matches!(*state, "loading" | "failed"))
-    {
-        find(
-            Level::Problem,
-            "history_not_loaded",
-            format!(
-                "the history of the {title} is {state}: pods are not evicted based on its recommendations until it is loaded"
-            ),
+    if let Some(state @ ("loading" | "failed")) = vitals.history.as_deref() {
+        let message = format!(
+            "the history of the {title} is {state}: pods are not evicted based on its recommendations until it is loaded"
         );
+        find(Level::Problem, "history_not_loaded", message);
     }
     if let Some(until) = vitals.breaker_until.filter(|until| *until > now) {
-        find(
-            Level::Problem,
-            "breaker_open",
-            format!(
-                "pods of several workloads got worse after changes, and all changes are blocked until {until}: \
-                 kubectl get vpa -A shows UpdatesHeldBack"
-            ),
+        let message = format!(
+            "pods of several workloads got worse after changes, and all changes are blocked until {until}: \
+             kubectl get vpa -A shows UpdatesHeldBack"
         );
+        find(Level::Problem, "breaker_open", message);
     }
     if vitals.held_workloads > 0 {
-        find(
-            Level::Warning,
-            "workloads_held",
-            format!(
-                "updates of {} workloads are paused because their pods got worse: see plimsoll explain pod",
-                vitals.held_workloads
-            ),
+        let message = format!(
+            "updates of {} workloads are paused because their pods got worse: see plimsoll explain pod",
+            vitals.held_workloads
         );
+        find(Level::Warning, "workloads_held", message);
     }
-    if vitals.stale as f64 > vitals.objects as f64 * STALE_SHARE {
+    let RoleHealth { stale, objects, .. } = vitals;
+    if *stale as f64 > *objects as f64 * STALE_SHARE {
         let problem = if matches!(role, "watermark" | "horizontal") {
             "have an unavailable metric"
         } else {
             "have had no sample for 15 minutes"
         };
-        find(
-            Level::Warning,
-            "stale_data",
-            format!("{} of {} objects of the {title} {problem}", vitals.stale, vitals.objects),
-        );
+        let message = format!("{stale} of {objects} objects of the {title} {problem}");
+        find(Level::Warning, "stale_data", message);
     }
 }
 

@@ -13,10 +13,13 @@ pub(in crate::telemetry) struct ObjectFamily {
     pub definition: Definition,
     pub vpa_series: Option<VpaSeries>,
     /// The labels and values for WPAs, if any.
-    pub wpa_series: Option<(&'static [&'static str], ReplicaSeries)>,
+    pub wpa_series: Option<LabelledSeries>,
     /// The labels and values for HPAs, if any.
-    pub hpa_series: Option<(&'static [&'static str], ReplicaSeries)>,
+    pub hpa_series: Option<LabelledSeries>,
 }
+
+/// Labels, and what has them.
+pub(in crate::telemetry) type LabelledSeries = (&'static [&'static str], ReplicaSeries);
 
 pub(in crate::telemetry) enum VpaSeries {
     Info,

@@ -61,8 +61,9 @@ impl ObjectScrape {
     /// Renders the next page. Returns `false` if there is none.
     pub(in crate::telemetry) fn write(&mut self, text: &mut String) -> bool {
         let (after, objects) = (self.after.as_ref(), self.objects.as_deref());
+        let header_written = &mut self.header_written;
         let (next, next_step) = if let Some(family) = OBJECT_FAMILIES.get(self.family) {
-            let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);
+            let mut lines = FamilyWriter { text, definition: &family.definition, header_written };
             match self.step {
                 ScrapeStep::Vpas => {
                     let next = objects.and_then(|objects| objects.write(family, after, &mut lines));
@@ -87,7 +88,7 @@ impl ObjectScrape {
                 replicas.upstream.families.iter().map(move |family| (replicas, family))
             });
             let Some((replicas, family)) = families.nth(index) else { return false };
-            let mut lines = FamilyWriter::new(text, &family.definition, &mut self.header_written);
+            let mut lines = FamilyWriter { text, definition: &family.definition, header_written };
             (replicas.write_upstream(family, after, &mut lines), None)
         };
         self.after = next;

@@ -21,13 +21,13 @@ pub(in crate::telemetry) struct SeenRestrictions(Mutex<BTreeMap<ObjectKey, Parts
 /// One page of a scrape. Its objects are visited in the order of their keys.
 pub(in crate::telemetry) struct SeenRestrictionsPage<'a> {
     objects: MutexGuard<'a, BTreeMap<ObjectKey, Parts>>,
-    seen: Vec<(ObjectKey, Parts)>,
+    seen: BTreeMap<ObjectKey, Parts>,
 }
 
 impl SeenRestrictions {
     pub fn page(&self) -> SeenRestrictionsPage<'_> {
         let objects = self.0.lock();
-        SeenRestrictionsPage { objects, seen: Vec::new() }
+        SeenRestrictionsPage { objects, seen: BTreeMap::new() }
     }
 }
 
@@ -39,12 +39,8 @@ impl SeenRestrictionsPage<'_> {
         if seen == 0 {
             return 0;
         }
-        if self.seen.last().is_none_or(|(last, _)| last != object) {
-            self.seen.push((object.clone(), Parts::new()));
-        }
-        if let Some((_, parts)) = self.seen.last_mut() {
-            *parts.entry(part.into()).or_default() |= seen;
-        }
+        let parts = self.seen.entry(object.clone()).or_default();
+        *parts.entry(part.into()).or_default() |= seen;
         seen
     }
 
@@ -54,11 +50,7 @@ impl SeenRestrictionsPage<'_> {
         let end = next.map_or(Unbounded, Included);
         let is_empty = matches!((after, next), (Some(after), Some(next)) if after >= next);
         if !is_empty {
-            let before = self.objects.range::<ObjectKey, _>((start, end));
-            let before: Vec<ObjectKey> = before.map(|(key, _)| key.clone()).collect();
-            for key in &before {
-                self.objects.remove(key);
-            }
+            self.objects.extract_if((start, end), |_, _| true).for_each(drop);
         }
         self.objects.extend(self.seen);
     }

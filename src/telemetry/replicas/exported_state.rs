@@ -165,7 +165,7 @@ impl ExportedState {
             (Restriction::WithinBounds, self.within_bounds),
         ] {
             if let Some(is_active) = is_active {
-                emit(reason.as_str(), bool_value(is_active));
+                emit(reason.into_str(), bool_value(is_active));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Renders the objects of a kind of replica autoscaler: upstream's families, and the families shared by all kinds.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use plimsoll_core::{hpa, scaling::Restriction, types::ObjectKey, watermark};
 
@@ -11,43 +11,33 @@ use super::{
 use crate::telemetry::{
     exposition::FamilyWriter,
     labels::bool_label,
-    objects::{Cardinality, ObjectFamily, SeenRestrictions},
+    objects::{Cardinality, LabelledSeries, ObjectFamily, SeenRestrictions},
 };
 
 /// The maximum number of labels, except for the series with labels of objects.
 const MAX_LABELS: usize = 9;
 
 /// A kind of replica autoscaler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReplicaKind {
-    Watermark,
-    Horizontal,
+#[derive(Clone, Copy)]
+pub struct ReplicaKind {
+    /// The label `kind`.
+    name: &'static str,
+    restrictions: &'static [Restriction],
+    /// The labels and values of a family for this kind, if any.
+    series: fn(&ObjectFamily) -> Option<&LabelledSeries>,
 }
 
 impl ReplicaKind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Watermark => "wpa",
-            Self::Horizontal => "hpa",
-        }
-    }
-
-    const fn restrictions(self) -> &'static [Restriction] {
-        match self {
-            Self::Watermark => &watermark::RESTRICTIONS,
-            Self::Horizontal => &hpa::RESTRICTIONS,
-        }
-    }
-
-    const fn series(
-        self,
-        family: &ObjectFamily,
-    ) -> Option<&(&'static [&'static str], ReplicaSeries)> {
-        match self {
-            Self::Watermark => family.wpa_series.as_ref(),
-            Self::Horizontal => family.hpa_series.as_ref(),
-        }
-    }
+    pub const WATERMARK: Self = Self {
+        name: "wpa",
+        restrictions: &watermark::RESTRICTIONS,
+        series: |family| family.wpa_series.as_ref(),
+    };
+    pub const HORIZONTAL: Self = Self {
+        name: "hpa",
+        restrictions: &hpa::RESTRICTIONS,
+        series: |family| family.hpa_series.as_ref(),
+    };
 }
 
 /// Renders the objects of a controller: all of upstream's series, and our own with the configured cardinality.
@@ -66,32 +56,10 @@ enum DuplicateNames {
     Numbered,
 }
 
-impl fmt::Debug for ReplicaObjectMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicaObjectMetrics")
-            .field("kind", &self.kind)
-            .field("cardinality", &self.cardinality)
-            .field("tags", &self.upstream.tags)
-            .finish_non_exhaustive()
-    }
-}
-
 impl ReplicaObjectMetrics {
-    /// Renders HorizontalPodAutoscalers. They have none of the series with upstream's names, which the HPA controller of
-    /// the cluster exports.
-    pub fn horizontal(source: Arc<dyn ReplicaMetricsSource>, cardinality: Cardinality) -> Self {
-        Self::new(ReplicaKind::Horizontal, source, cardinality, UpstreamSeries::default())
-    }
-
-    pub fn watermark(
-        source: Arc<dyn ReplicaMetricsSource>,
-        cardinality: Cardinality,
-        upstream: UpstreamSeries,
-    ) -> Self {
-        Self::new(ReplicaKind::Watermark, source, cardinality, upstream)
-    }
-
-    fn new(
+    /// HorizontalPodAutoscalers have none of the series with upstream's names, which the HPA controller of the cluster
+    /// exports.
+    pub fn new(
         kind: ReplicaKind,
         source: Arc<dyn ReplicaMetricsSource>,
         cardinality: Cardinality,
@@ -102,7 +70,7 @@ impl ReplicaObjectMetrics {
     }
 
     pub(in crate::telemetry) fn prints(&self, family: &ObjectFamily) -> bool {
-        self.kind.series(family).is_some_and(|(_, values)| match self.cardinality {
+        (self.kind.series)(family).is_some_and(|(_, values)| match self.cardinality {
             Cardinality::Standard | Cardinality::All => true,
             Cardinality::Restricted => !matches!(values, ReplicaSeries::Metric(_)),
             Cardinality::Off => false,
@@ -115,15 +83,15 @@ impl ReplicaObjectMetrics {
         after: Option<&ObjectKey>,
         lines: &mut FamilyWriter<'_>,
     ) -> Option<ObjectKey> {
-        let &(names, ref values) = self.kind.series(family).filter(|_| self.prints(family))?;
+        let &(names, ref values) = (self.kind.series)(family).filter(|_| self.prints(family))?;
         if matches!(values, ReplicaSeries::Restrictions) && self.cardinality != Cardinality::All {
             let mut page = self.seen_restrictions.page();
             let next = self.source.visit(after, &mut |row| {
                 let so_far = page.record(row.key, "", row.state.restriction_bits());
-                for &restriction in self.kind.restrictions() {
+                for &restriction in self.kind.restrictions {
                     if so_far & (1 << restriction as u64) != 0 {
                         let holds = bool_value(row.state.restrictions().contains(&restriction));
-                        self.write_row(lines, names, &row, restriction.as_str(), holds);
+                        self.write_row(lines, names, &row, restriction.into_str(), holds);
                     }
                 }
             });
@@ -131,7 +99,7 @@ impl ReplicaObjectMetrics {
             return next;
         }
         self.source.visit(after, &mut |row| {
-            self.emit_row(values, &row, DuplicateNames::Numbered, &mut |extra_label, value| {
+            self.emit_row(*values, &row, DuplicateNames::Numbered, &mut |extra_label, value| {
                 self.write_row(lines, names, &row, extra_label, value);
             });
         })
@@ -170,7 +138,7 @@ impl ReplicaObjectMetrics {
     /// Emits the values that a family reads from a row.
     fn emit_row(
         &self,
-        values: &ReplicaSeries,
+        values: ReplicaSeries,
         row: &ReplicaRow<'_>,
         duplicates: DuplicateNames,
         emit: &mut EmitSample<'_>,
@@ -183,9 +151,9 @@ impl ReplicaObjectMetrics {
             }
             (ReplicaSeries::Labelled(read), _) => read(row, emit),
             (ReplicaSeries::Restrictions, _) => {
-                for &restriction in self.kind.restrictions() {
+                for &restriction in self.kind.restrictions {
                     let holds = row.state.restrictions().contains(&restriction);
-                    emit(restriction.as_str(), bool_value(holds));
+                    emit(restriction.into_str(), bool_value(holds));
                 }
             }
             (ReplicaSeries::Tags, _) => emit("", 1.0),
@@ -232,7 +200,7 @@ impl ReplicaObjectMetrics {
     ) -> &'a str {
         match name {
             "dry_run" => bool_label(row.state.dry_run),
-            "kind" => self.kind.as_str(),
+            "kind" => self.kind.name,
             "update_mode" => row.state.update_mode,
             "name" | "wpa_name" => &row.key.name,
             "namespace" | "resource_namespace" | "wpa_namespace" | "monitor_namespace" => {

@@ -8,12 +8,6 @@ use crate::telemetry::{
     replicas::{EmitSample, ReplicaRow, ReplicaSeries, UpstreamFamily, UpstreamSeries, bool_value},
 };
 
-/// A family of upstream, with the labels of its latest release.
-struct UpstreamFamilyDefinition {
-    definition: Definition,
-    values: ReplicaSeries,
-}
-
 /// The labels of a series of an object, with one additional label at its alphabetical position.
 macro_rules! object_and {
     ($($first:literal)?; $($second:literal)?; $($third:literal)?; $($fourth:literal)?) => {
@@ -45,53 +39,52 @@ const PER_METRIC: &str = "1 per metric of a WPA";
 const MILLI: &str = "thousandths of the unit of the metric";
 const UNDECIDED: &str = "no decision has been made yet";
 
-impl UpstreamFamilyDefinition {
-    /// The definition with the labels of a release, which live as long as the process.
-    fn definition(&self, set: LabelSet) -> Definition {
-        let later: &[&str] = match set {
-            LabelSet::V10 => &["dry_run", "namespace", "target_name"],
-            LabelSet::V11 => &["dry_run"],
-            LabelSet::V12 => &[],
-        };
-        let labels = self.definition.labels.iter().copied().filter(|label| !later.contains(label));
-        self.definition.labels(labels.collect::<Vec<_>>().leak(), self.definition.series_count)
-    }
+/// The definition with the labels of a release, which live as long as the process.
+fn of_release(definition: Definition, set: LabelSet) -> Definition {
+    let later: &[&str] = match set {
+        LabelSet::V10 => &["dry_run", "namespace", "target_name"],
+        LabelSet::V11 => &["dry_run"],
+        LabelSet::V12 => &[],
+    };
+    let labels = definition.labels.iter().copied().filter(|label| !later.contains(label));
+    definition.labels(labels.collect::<Vec<_>>().leak(), definition.series_count)
 }
 
 const fn per_object(
     definition: Definition,
     absent: &'static str,
     read: fn(&ReplicaRow<'_>) -> Option<f64>,
-) -> UpstreamFamilyDefinition {
+) -> UpstreamFamily {
     let definition = definition.labels(OBJECT, PER_WPA).absent(absent);
-    UpstreamFamilyDefinition { definition, values: ReplicaSeries::Object(read) }
+    UpstreamFamily { definition, values: ReplicaSeries::Object(read) }
 }
 
 const fn per_metric(
     definition: Definition,
     absent: &'static str,
     read: fn(&MetricDecision) -> Option<f64>,
-) -> UpstreamFamilyDefinition {
+) -> UpstreamFamily {
     let definition = definition.labels(METRIC, PER_METRIC).absent(absent);
-    UpstreamFamilyDefinition { definition, values: ReplicaSeries::Metric(read) }
+    UpstreamFamily { definition, values: ReplicaSeries::Metric(read) }
 }
 
 const fn watermark(
     name: &'static str,
     help: &'static str,
     read: fn(&MetricDecision) -> Option<f64>,
-) -> UpstreamFamilyDefinition {
+) -> UpstreamFamily {
     per_metric(gauge(name, help).unit(MILLI), "the metric has no watermark", read)
 }
 
 const fn labelled(
     definition: Definition,
     each: fn(&ReplicaRow<'_>, &mut EmitSample<'_>),
-) -> UpstreamFamilyDefinition {
-    UpstreamFamilyDefinition { definition, values: ReplicaSeries::Labelled(each) }
+) -> UpstreamFamily {
+    UpstreamFamily { definition, values: ReplicaSeries::Labelled(each) }
 }
 
-static FAMILIES: [UpstreamFamilyDefinition; 18] = [
+/// The families with the labels of the latest release.
+static FAMILIES: [UpstreamFamily; 18] = [
     labelled(
         gauge("wpa_controller_conditions", "1 while this condition of an object is true, else 0.")
             .labels(CONDITION, "3 per WPA")
@@ -120,7 +113,7 @@ static FAMILIES: [UpstreamFamilyDefinition; 18] = [
         "The watermark above which replicas are added, without the tolerance.",
         |metric| Some(metric.bounds?.high as f64),
     ),
-    UpstreamFamilyDefinition {
+    UpstreamFamily {
         definition: gauge(
             "wpa_controller_labels_info",
             "Always 1; also has the configured labels of the object.",
@@ -227,8 +220,8 @@ static FAMILIES: [UpstreamFamilyDefinition; 18] = [
 /// Upstream's families with the labels of a release. `labels_as_tags` are the keys of the labels of objects to expose.
 pub fn upstream_series(set: LabelSet, labels_as_tags: &[String]) -> UpstreamSeries {
     let families = FAMILIES.iter().map(|family| UpstreamFamily {
-        definition: family.definition(set),
-        values: &family.values,
+        definition: of_release(family.definition, set),
+        values: family.values,
     });
     UpstreamSeries::new(families.collect(), labels_as_tags)
 }
@@ -242,7 +235,7 @@ mod tests {
         let dry_run = FAMILIES.iter().find(|family| family.definition.labels == OBJECT);
         let dry_run = dry_run.expect("a family of objects");
         let sets = [LabelSet::V10, LabelSet::V11, LabelSet::V12];
-        assert_eq!(sets.map(|set| dry_run.definition(set).labels.len()), [5, 7, 8]);
+        assert_eq!(sets.map(|set| of_release(dry_run.definition, set).labels.len()), [5, 7, 8]);
         for family in &FAMILIES {
             assert!(family.definition.labels.is_sorted(), "{}", family.definition.name);
         }

@@ -61,7 +61,7 @@ pub fn start_cooldown(
 
 pub fn set_conditions(state: &mut ExportedState, status: &WatermarkPodAutoscalerStatus) {
     let holds = |fact: ConditionType| {
-        let exists = status.conditions.iter().any(|condition| condition.kind == fact.name());
+        let exists = status.conditions.iter().any(|condition| condition.kind == fact.into_str());
         exists.then(|| condition_since(status, fact).holds)
     };
     state.scaling_active = holds(ConditionType::ScalingActive) == Some(true);

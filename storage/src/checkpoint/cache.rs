@@ -3,10 +3,9 @@
 //! An entry may be outdated: every write includes the resourceVersion that it is based on, so a write to a changed object
 //! fails with a conflict, and the object is read again.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::{HashMap, HashSet};
+
+use parking_lot::Mutex;
 
 use super::{
     object::{CheckpointContent, CheckpointObject, StoredFingerprint},
@@ -73,22 +72,17 @@ impl CacheEntry {
 pub struct CheckpointCache(Mutex<HashMap<ContainerKey, CacheEntry>>);
 
 impl CheckpointCache {
-    fn entries(&self) -> MutexGuard<'_, HashMap<ContainerKey, CacheEntry>> {
-        // A panic elsewhere cannot leave the map half changed: each change is a single call.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn len(&self) -> usize {
-        self.entries().len()
+        self.0.lock().len()
     }
 
     pub fn get(&self, key: &ContainerKey) -> Option<CacheEntry> {
-        self.entries().get(key).cloned()
+        self.0.lock().get(key).cloned()
     }
 
     /// Sets the entry of a key; `None` if the object does not exist.
     pub fn put(&self, key: &ContainerKey, entry: Option<CacheEntry>) {
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         match entry {
             Some(entry) => drop(entries.insert(key.clone(), entry)),
             None => drop(entries.remove(key)),
@@ -97,7 +91,7 @@ impl CheckpointCache {
 
     /// Requires that the object of a key is read before the next write.
     pub fn mark_unknown(&self, key: &ContainerKey) {
-        if let Some(entry) = self.entries().get_mut(key) {
+        if let Some(entry) = self.0.lock().get_mut(key) {
             entry.content = CachedContent::Unknown;
         }
     }
@@ -106,9 +100,9 @@ impl CheckpointCache {
     /// Removing too many is harmless, because a conflicting write reads the object.
     pub fn forget_orphans(&self, orphaned: impl Fn(&ContainerKey) -> bool) {
         // The predicate takes its own lock, so do not call it under this one.
-        let keys: Vec<ContainerKey> = self.entries().keys().cloned().collect();
+        let keys: Vec<ContainerKey> = self.0.lock().keys().cloned().collect();
         let gone: Vec<ContainerKey> = keys.into_iter().filter(|key| orphaned(key)).collect();
-        let mut entries = self.entries();
+        let mut entries = self.0.lock();
         for key in &gone {
             entries.remove(key);
         }
@@ -124,6 +118,6 @@ impl CheckpointCache {
         in_scope: impl Fn(&ContainerKey) -> bool,
         seen: &HashSet<ContainerKey>,
     ) {
-        self.entries().retain(|key, _| !in_scope(key) || seen.contains(key));
+        self.0.lock().retain(|key, _| !in_scope(key) || seen.contains(key));
     }
 }

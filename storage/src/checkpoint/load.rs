@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use kube::api::{DynamicObject, ObjectList};
 
 use super::{
-    backend::CheckpointStorage,
+    CheckpointStorage,
     cache::CacheEntry,
     client::with_retries,
     object::{CheckpointContent, CheckpointObject},

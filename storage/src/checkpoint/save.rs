@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use super::{
+    CheckpointStorage,
     api_error::ApiError,
-    backend::CheckpointStorage,
     cache::{CacheEntry, CachedContent},
     desired::DesiredCheckpoint,
     load::CheckpointPages,

@@ -17,8 +17,7 @@ use super::{
     commit_marker::{self, CommitMarker},
     damage_report::DamageReport,
     directory::{Directory, explain},
-    encoded_record::EncodedRecord,
-    frame::{self, END_MARK, FrameHeader, FrameKind},
+    frame::{self, END_MARK, EncodedRecord, FrameHeader, FrameKind},
     record_reader::{RecordReader, read_entry},
     scan::{self, LostRecord, RecordLocation, ScanResult},
 };

@@ -19,12 +19,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::de::DeserializeOwned;
 
 pub use self::{collected_series::CollectedSeries, query_stats::QueryStats, range::QueryRange};
-use self::{
-    collected_series::SeriesCollector,
-    request::{RequestSender, SERIES_PATH},
-};
+use self::{collected_series::SeriesCollector, request::RequestSender};
 use super::{
-    decode::{ResponseDecoder, ResponseSummary, SeriesVisitor},
+    decode::{ResponseKind, ResponseSummary, SeriesVisitor},
     promql::Query,
     query_error::QueryError,
     schema::Dialect,
@@ -158,7 +155,8 @@ impl PrometheusClient {
         visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let form = [("query", query.to_string()), ("time", request::time(at))];
-        self.sender.query_with_retries("/api/v1/query", &form, ResponseDecoder::new, visitor).await
+        let kind = ResponseKind::QueryResult;
+        self.sender.query_with_retries("/api/v1/query", &form, kind, visitor).await
     }
 
     /// The first series of the result of an instant query.
@@ -192,7 +190,7 @@ impl PrometheusClient {
             ("end", request::time(to.later(Duration::from_secs(1)))),
         ];
         self.sender
-            .query_with_retries(SERIES_PATH, &form, ResponseDecoder::for_series_list, visitor)
+            .query_with_retries("/api/v1/series", &form, ResponseKind::SeriesList, visitor)
             .await
     }
 
@@ -247,11 +245,8 @@ impl PrometheusClient {
             if self.dialect == Dialect::MetricsQl {
                 form.push(("nocache", "1".to_owned()));
             }
-            let failure = match self
-                .sender
-                .exchange(RANGE_PATH, &form, ResponseDecoder::new(), visitor)
-                .await
-            {
+            let kind = ResponseKind::QueryResult;
+            let failure = match self.sender.exchange(RANGE_PATH, &form, kind, visitor).await {
                 Ok((summary, time)) => {
                     stats.add(summary, time);
                     next += count;

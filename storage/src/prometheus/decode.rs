@@ -1,22 +1,24 @@
 //! Decodes the response to a query while it arrives, series by series and point by point, without keeping it in memory.
 //!
 //! ```text
-//!   bytes, in pieces of any size ──▶ ResponseDecoder ──▶ SeriesVisitor: begin(labels) point point … end
+//!   bytes, in pieces of any size ──▶ decode_response ──▶ SeriesVisitor: begin(labels) point point … end
 //!                                          │                            begin(labels) point … end
 //!                                          └─ only at the end of a complete response: finish
 //! ```
 //!
-//! Only the current piece and the labels of one series are in memory. The parser is our own because it is a push parser:
-//! a serde deserializer pulls, so it would need a blocking thread per response, and it allocates a string for each
-//! number.
+//! Only the current piece and the labels of one series are in memory. The parser is our own because it awaits the next piece:
+//! a serde deserializer reads from a blocking reader, which would need a thread per response, and it allocates a string for
+//! each number.
 
 mod cursor;
 mod decoder;
+mod input;
 mod labels;
-mod state;
-mod value_skipper;
 
-pub use self::{decoder::ResponseDecoder, labels::Labels};
+pub use self::{
+    decoder::{ResponseKind, decode_response},
+    labels::Labels,
+};
 use plimsoll_core::types::Time;
 
 /// Receives series as they are decoded.
@@ -27,7 +29,7 @@ pub trait SeriesVisitor: Send {
     /// A series starts. The labels are valid only during the call.
     fn begin(&mut self, labels: Labels<'_>) -> Interest;
     /// A point of the current series, later than the previous one.
-    fn point(&mut self, at: Time, value: f64);
+    fn point(&mut self, _: Time, _: f64) {}
     fn end(&mut self) {}
     /// The response is complete: its points count.
     fn finish(&mut self) {}
@@ -47,7 +49,8 @@ pub enum Interest {
     LabelsOnly,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum ResultType {
     /// One point per series.
     Vector,
@@ -75,36 +78,18 @@ pub struct ResponseSummary {
     pub is_partial: bool,
     /// The first warnings of the server.
     pub warnings: Vec<String>,
-    /// The first infos of the server.
-    pub infos: Vec<String>,
-    /// The result of type string.
-    pub text: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The response is valid but incomplete.
     #[error("the response was truncated after {bytes} bytes")]
-    Truncated {
-        /// The number of bytes received.
-        bytes: u64,
-    },
+    Truncated { bytes: u64 },
     /// The response is not a query result.
     #[error("byte {at} of the response: expected {expected}, found {found}")]
-    Malformed {
-        /// The position in bytes.
-        at: u64,
-        expected: &'static str,
-        /// The actual bytes.
-        found: String,
-    },
+    Malformed { at: u64, expected: &'static str, found: String },
     /// A label set, string or number exceeds the maximum length.
     #[error("byte {at} of the response: token exceeds {longest} bytes")]
-    TooLong {
-        /// The position in bytes.
-        at: u64,
-        longest: usize,
-    },
+    TooLong { at: u64, longest: usize },
     #[error("{kind}: {message}")]
     ReportedByServer {
         /// The error type (`bad_data`, `execution`, `timeout`, ...).
@@ -121,6 +106,4 @@ impl SeriesVisitor for IgnoreSeries {
     fn begin(&mut self, _: Labels<'_>) -> Interest {
         Interest::LabelsOnly
     }
-
-    fn point(&mut self, _: Time, _: f64) {}
 }

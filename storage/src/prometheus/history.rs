@@ -13,8 +13,6 @@ mod batch_load;
 mod jvm_series;
 mod live_pods;
 mod load;
-#[cfg(test)]
-mod memory_bound_tests;
 mod oom_kills;
 mod owner_queries;
 mod owner_series;
@@ -25,7 +23,7 @@ mod pod_value_collector;
 mod pod_values;
 mod query_plan;
 #[cfg(test)]
-mod shared_queries_tests;
+mod tests;
 mod throttling;
 mod time_slice;
 mod workload_batch;
@@ -33,20 +31,20 @@ mod workload_batch;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use self::{
     batch_group::BatchGroup,
     batch_load::LoadContext,
-    live_pods::groups,
     pod_labels::assign_labelled_pods,
-    pod_values::PodQueries,
+    pod_values::{MAX_HALVINGS, PodQueries},
     query_plan::QueryPlan,
     workload_batch::{LONGEST_PATTERN, WorkloadBatch},
 };
@@ -67,7 +65,7 @@ use super::{
     promql::{Aggregation, Query},
     query_error::QueryError,
     schema::{MAX_NAMESPACES, RecordingRules, Schema},
-    selector::{Pattern, Selector},
+    selector::{Pattern, Selector, literal_groups},
     transport::WallClock,
 };
 use crate::{Error, LoadReport, LoadRequest, Storage, Writer};
@@ -160,7 +158,7 @@ impl PrometheusHistory {
     /// schema stays in use while the server is unavailable or has less than before.
     pub async fn schema(&self, namespaces: &[&str]) -> Result<Arc<Schema>, DetectError> {
         let now = self.clock.now();
-        let previous = self.cached_schema().clone();
+        let previous = self.schema.lock().clone();
         if let Some((schema, at)) = &previous
             && !self.is_redetection_due(schema, *at, now)
         {
@@ -187,7 +185,7 @@ impl PrometheusHistory {
                  with --prometheus-matcher"
             );
         }
-        *self.cached_schema() = Some((Arc::clone(&found), now));
+        *self.schema.lock() = Some((Arc::clone(&found), now));
         Ok(found)
     }
 
@@ -309,11 +307,13 @@ impl PrometheusHistory {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let schema = self.schema(&Vec::from_iter(namespaces)).await?;
         let (batches, _) = Self::batches(wanted, pods);
-        let client = self.client.clone().rejecting_partial();
+        let (client, now) = (&self.client.clone().rejecting_partial(), self.clock.now());
+        let (queries, span) = (&throttling::QUERIES, (now.earlier(lookback), now));
         let budget = self.settings.point_budget.max(1);
-        let now = || self.clock.now();
+        let queries =
+            PodQueries { client, schema: &schema, queries, span, budget, max_halvings: 0 };
         let groups = batches.into_iter().map(BatchGroup::single).collect();
-        Ok(ThrottlingReport::query(&client, &schema, groups, (lookback, budget), now).await)
+        Ok(ThrottlingReport::query(queries, groups).await)
     }
 
     /// Queries the largest value of each series of the pods of these VPAs in a time range. The values of a VPA are passed on
@@ -330,10 +330,10 @@ impl PrometheusHistory {
         let namespaces: BTreeSet<&str> = wanted.keys().map(|vpa| &*vpa.namespace).collect();
         let schema = self.schema(&Vec::from_iter(namespaces)).await?;
         let (batches, _) = Self::batches(wanted, pods);
-        let client = self.client.clone().with_dialect(schema.dialect).rejecting_partial();
-        let budget = self.settings.point_budget.max(1);
-        let pod_queries = PodQueries { client: &client, schema: &schema, queries, span, budget };
-        Ok(pod_queries.query(BatchGroup::all(batches), accept).await)
+        let client = &self.client.clone().with_dialect(schema.dialect).rejecting_partial();
+        let (budget, max_halvings) = (self.settings.point_budget.max(1), MAX_HALVINGS);
+        let queries = PodQueries { client, schema: &schema, queries, span, budget, max_halvings };
+        Ok(queries.query(BatchGroup::all(batches), accept).await)
     }
 
     /// Returns the namespaces that have container series now: there, a workload without history is unexpected.
@@ -344,7 +344,7 @@ impl PrometheusHistory {
         let schema = self.schema(namespaces).await?;
         let (label, now) = (&*schema.usage.namespace.value, self.clock.now());
         let mut found = HashSet::new();
-        for group in groups(namespaces.iter().copied().collect(), LONGEST_PATTERN) {
+        for group in literal_groups(namespaces.iter().copied().collect(), LONGEST_PATTERN) {
             let series = schema.usage_selector_in(&schema.usage.memory, &group);
             let query = Query::from(series).aggregate(Aggregation::Group, &[label]);
             let series = self.client.vector(&query, now).await?;
@@ -413,11 +413,6 @@ impl PrometheusHistory {
             }
             found => found,
         }
-    }
-
-    fn cached_schema(&self) -> std::sync::MutexGuard<'_, Option<(Arc<Schema>, Time)>> {
-        // It is a single value, so a panic cannot leave it half changed.
-        self.schema.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, why: &impl ToString) -> Error {

@@ -18,21 +18,28 @@ pub struct Query {
     is_selector: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum RangeFunction {
     /// Per-second increase of a counter. Needs two samples, which a window of one interval does not contain on release 3.
     Rate,
     /// Per-second increase of a counter between its last two samples, as a metrics server computes it. A longer window only
     /// extends how long the value is returned after the last sample.
+    #[strum(serialize = "irate")]
     InstantRate,
     Increase,
+    #[strum(serialize = "max_over_time")]
     Max,
+    #[strum(serialize = "min_over_time")]
     Min,
+    #[strum(serialize = "count_over_time")]
     Count,
+    #[strum(serialize = "last_over_time")]
     Last,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Aggregation {
     Sum,
     Max,
@@ -47,7 +54,7 @@ impl Query {
     /// Windows include both ends on release 2 (`[10m]` with an interval of one minute contains up to eleven samples) and are
     /// open on the left since release 3 (ten).
     pub fn range_function(function: RangeFunction, selector: &Selector, window: Duration) -> Self {
-        Self::built(format!("{}({selector}[{}])", function.name(), format_duration(window)))
+        Self::built(format!("{function}({selector}[{}])", format_duration(window)))
     }
 
     /// The raw samples of a window, for instant queries. The result is a matrix with the timestamps of the samples.
@@ -69,7 +76,7 @@ impl Query {
     /// Aggregates series by these labels, and drops all others.
     #[must_use]
     pub fn aggregate(&self, aggregation: Aggregation, by: &[&str]) -> Self {
-        Self::built(format!("{} by ({}) ({})", aggregation.name(), list(by), self.text))
+        Self::built(format!("{aggregation} by ({}) ({})", list(by), self.text))
     }
 
     /// The series with the largest values, this many for each combination of these labels. They keep all their labels, so
@@ -105,16 +112,10 @@ impl Query {
         Self::built(format!("round(({}) * 1e9) / 1e9", self.text))
     }
 
-    /// Keeps series with this value.
+    /// Keeps series whose values satisfy a comparison, such as `> 0`.
     #[must_use]
-    pub fn equal_to(&self, value: u32) -> Self {
-        Self::built(format!("({}) == {value}", self.text))
-    }
-
-    /// Keeps series with a larger value.
-    #[must_use]
-    pub fn greater_than(&self, value: u32) -> Self {
-        Self::built(format!("({}) > {value}", self.text))
+    pub fn only(&self, comparison: &str) -> Self {
+        Self::built(format!("({}) {comparison}", self.text))
     }
 
     /// The timestamp of each sample in seconds: its own for a selector, the evaluation time for anything else.
@@ -220,31 +221,6 @@ impl From<Selector> for Query {
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
-    }
-}
-
-impl RangeFunction {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::InstantRate => "irate",
-            Self::Increase => "increase",
-            Self::Max => "max_over_time",
-            Self::Min => "min_over_time",
-            Self::Count => "count_over_time",
-            Self::Last => "last_over_time",
-        }
-    }
-}
-
-impl Aggregation {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sum => "sum",
-            Self::Max => "max",
-            Self::Count => "count",
-            Self::Group => "group",
-        }
     }
 }
 

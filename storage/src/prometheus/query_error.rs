@@ -22,12 +22,10 @@ pub enum QueryError {
     /// The server is overloaded (429, 503).
     #[error("the server is too busy: {why}")]
     Busy {
-        /// The server's message.
         why: String,
         /// The delay that the server asks for.
         retry_after: Option<Duration>,
     },
-    /// The response did not arrive in time.
     #[error("{0}")]
     Timeout(String),
     /// The server cannot be reached or failed, or the response was truncated.

@@ -29,11 +29,9 @@ pub(super) const MAX_NAMESPACES: usize = 50;
 /// The names of a server's series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
-    /// The container usage series.
     pub usage: UsageSeries,
     pub kube_state_metrics: Option<KubeStateMetrics>,
     pub recording_rules: RecordingRules,
-    /// The scrape interval of usage.
     pub scrape_interval: WithOrigin<ScrapeInterval>,
     pub dialect: Dialect,
     /// Labels that distinguish replicas of a series, with their values. Queries aggregate over them.
@@ -50,12 +48,15 @@ pub struct WithOrigin<T> {
     pub origin: Origin,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum Origin {
+    #[strum(serialize = "set")]
     Configured,
     /// Detected from the server's series.
+    #[strum(serialize = "found")]
     Detected,
     /// A default, because nothing was detected.
+    #[strum(serialize = "assumed")]
     Assumed,
 }
 
@@ -79,7 +80,6 @@ pub struct UsageSeries {
     pub jobs: Vec<UsageJob>,
 }
 
-/// A job and path with usage series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageJob {
     pub job: String,
@@ -108,9 +108,7 @@ pub enum RecordingRules {
     Incomplete {
         /// The time of the check: the end or the start of the history.
         at: Time,
-        /// Number of containers with recorded series.
         containers: u64,
-        /// Number of containers with raw series.
         total_containers: u64,
     },
     /// The recorded series cover all containers at the start and the end of the history.
@@ -158,16 +156,6 @@ impl<T> WithOrigin<T> {
     }
 }
 
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Configured => "set",
-            Self::Detected => "found",
-            Self::Assumed => "assumed",
-        })
-    }
-}
-
 impl Default for ScrapeInterval {
     fn default() -> Self {
         Self { interval: Duration::from_mins(1), longest_gap: Duration::from_mins(1) }
@@ -191,17 +179,6 @@ impl Schema {
         self.of_containers(series.matches(label, Pattern::any_literal(namespaces.iter().copied())))
     }
 
-    /// Restricts series to containers of these pods in one namespace.
-    pub(super) fn in_namespace(
-        &self,
-        series: Selector,
-        namespace: &str,
-        pods: Pattern,
-    ) -> Selector {
-        let [label, pod, _] = self.usage.container_labels();
-        self.of_containers(series.equals(label, namespace).matches(pod, pods))
-    }
-
     /// Restricts series to containers of these pods in one of these namespaces.
     pub(super) fn of_pods_in(
         &self,
@@ -216,14 +193,10 @@ impl Schema {
     /// Selects the series of a usage metric. Recorded ones are selected by their name alone, because the rules have already
     /// selected the job and the path.
     pub(super) fn usage_series(&self, metric: &str) -> Selector {
-        let mut selector = Selector::metric(metric);
-        if let Some(job) = &self.usage.job.value {
-            selector = selector.equals("job", job);
-        }
-        if let Some(path) = &self.usage.metrics_path {
-            selector = selector.equals("metrics_path", path);
-        }
-        selector
+        let UsageSeries { job, metrics_path, .. } = &self.usage;
+        Selector::metric(metric)
+            .equals_if_set("job", job.value.as_ref())
+            .equals_if_set("metrics_path", metrics_path.as_ref())
     }
 
     fn of_containers(&self, series: Selector) -> Selector {
@@ -286,15 +259,6 @@ pub fn container_name(label: &str) -> &str {
 }
 
 impl KubeStateMetrics {
-    /// Selects the series of a family in one namespace.
-    pub fn selector(&self, family: &str, namespace: &str, matchers: &LabelMatchers) -> Selector {
-        let mut selector = Selector::metric(family);
-        if let Some(job) = &self.job {
-            selector = selector.equals("job", job);
-        }
-        selector.equals(&self.namespace, namespace).with_all(matchers)
-    }
-
     /// Selects a family in one of these namespaces.
     pub fn selector_in(
         &self,
@@ -302,11 +266,10 @@ impl KubeStateMetrics {
         namespaces: &[&str],
         matchers: &LabelMatchers,
     ) -> Selector {
-        let mut selector = Selector::metric(family);
-        if let Some(job) = &self.job {
-            selector = selector.equals("job", job);
-        }
-        selector.equals_any(&self.namespace, namespaces).with_all(matchers)
+        Selector::metric(family)
+            .equals_if_set("job", self.job.as_ref())
+            .equals_any(&self.namespace, namespaces)
+            .with_all(matchers)
     }
 
     pub fn has_family(&self, family: &str) -> bool {

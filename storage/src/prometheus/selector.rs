@@ -9,7 +9,7 @@ use std::fmt;
 pub(super) use self::strings::quoted;
 pub use self::{
     matcher::{InvalidMatcher, LabelMatcher, LabelMatchers, MatchOperator},
-    pattern::Pattern,
+    pattern::{Pattern, literal_groups, literal_length},
 };
 
 /// A selector: a metric and label matchers. Prints as PromQL.
@@ -33,6 +33,14 @@ impl Selector {
     #[must_use]
     pub fn equals(self, label: impl Into<String>, value: impl Into<String>) -> Self {
         self.with(LabelMatcher::new(label, MatchOperator::Equals, value))
+    }
+
+    #[must_use]
+    pub(super) fn equals_if_set(self, label: &str, value: Option<&String>) -> Self {
+        match value {
+            Some(value) => self.equals(label, value),
+            None => self,
+        }
     }
 
     /// Restricts to series whose label has one of these values.
@@ -86,7 +94,7 @@ impl fmt::Display for Selector {
     }
 }
 
-pub(super) fn is_label(name: &str) -> bool {
+pub fn is_label(name: &str) -> bool {
     let mut chars = name.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')

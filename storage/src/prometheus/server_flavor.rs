@@ -16,11 +16,8 @@ pub enum ServerFlavor {
     Cortex,
     /// VictoriaMetrics, single or cluster.
     VictoriaMetrics,
-    /// Amazon Managed Service for Prometheus.
     Amazon,
-    /// Google Cloud Managed Service for Prometheus.
     Google,
-    /// Azure Monitor managed service for Prometheus.
     Azure,
     /// A server that answers but does not identify itself.
     Unknown,

@@ -41,7 +41,7 @@ pub use reqwest::Response;
 use self::{
     authenticator::{Authenticator, RequestAuth},
     compressed_body::with_plain_body,
-    config::{AuthConfig, Compression, Header},
+    config::{AuthConfig, Header},
     reloading_file::{Reload, ReloadingFile},
     token_endpoint::{hidden, url},
 };
@@ -142,8 +142,7 @@ struct PreparedRequest {
 impl HttpTransport {
     /// Validates the settings. Reads no files and sends no requests.
     pub fn new(config: TransportConfig, clock: WallClock) -> Result<Self, TransportError> {
-        let TransportConfig { address, tls, mut auth, headers, tenant, timing, compression } =
-            config;
+        let TransportConfig { address, tls, mut auth, headers, tenant, timing, .. } = config;
         let mut base = url("the Prometheus address", &address)?;
         if let Some(url_auth) = take_url_auth(&mut base)
             && auth == AuthConfig::None
@@ -173,7 +172,7 @@ impl HttpTransport {
         }
         let client = http_client(tls, &base, false, timing.reload_interval);
         let signer = Authenticator::new(auth, timing, clock)?;
-        let accepts_gzip = compression == Compression::Always || base.scheme() == "https";
+        let accepts_gzip = config.compresses_plain_http || base.scheme() == "https";
         let display_address = redacted(&base);
         Ok(Self { display_address, base, client, signer, headers: header_files, accepts_gzip })
     }
@@ -192,10 +191,12 @@ impl HttpTransport {
         form: &[(&str, String)],
         timeout: Duration,
     ) -> Result<Response, TransportError> {
+        use TransportErrorKind::{ClientCertificate, Refused, Untrusted};
         let (client, prepared) = self.prepare(Reload::IfDue).await?;
         let response = self.send_once(&client, &prepared, &method, path, form, timeout).await;
         let Err(refusal) = response else { return response };
-        if !may_be_stale(&refusal) {
+        // Reloaded secrets may help. AWS responds with 403 to an expired key.
+        if !matches!(refusal.kind, Refused | Untrusted | ClientCertificate) {
             return Err(refusal);
         }
         let (client, reloaded) = self.prepare(Reload::Now).await?;
@@ -302,12 +303,6 @@ impl Transport for HttpTransport {
             _ => Ok(response),
         }
     }
-}
-
-/// Whether reloaded secrets may help. AWS responds with 403 to an expired key.
-fn may_be_stale(refusal: &TransportError) -> bool {
-    use TransportErrorKind::{ClientCertificate, Refused, Untrusted};
-    matches!(refusal.kind, Refused | Untrusted | ClientCertificate)
 }
 
 /// Creates the client of a server. It uses the proxy of the environment, unless only this machine can reach the server.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use plimsoll::telemetry::{
-    Cardinality, ExportedState, LabelSet, Registry, ReplicaMetricsSource, ReplicaObjectMetrics,
-    ReplicaRow, upstream_series,
+    Cardinality, ExportedState, LabelSet, Registry, ReplicaKind, ReplicaMetricsSource,
+    ReplicaObjectMetrics, ReplicaRow, upstream_series,
 };
 use plimsoll_core::{scaling::MetricDecision, types::ObjectKey};
 
@@ -27,7 +27,8 @@ fn a_wpa_restriction_that_was_never_active_has_no_series_and_one_that_ended_is_z
     let state = Arc::new(ChangingWatermarks(Mutex::new(vec![web()])));
     let mut registry = Registry::new();
     let objects: Arc<dyn ReplicaMetricsSource> = Arc::clone(&state) as _;
-    registry.add_replica_autoscalers(ReplicaObjectMetrics::watermark(
+    registry.add_replica_autoscalers(ReplicaObjectMetrics::new(
+        ReplicaKind::WATERMARK,
         objects,
         Cardinality::Standard,
         upstream_series(LabelSet::V12, &[]),

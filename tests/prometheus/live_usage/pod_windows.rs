@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use plimsoll::cluster::{clock::Clock, metric_sources::series_usage::SeriesUsage};
-use plimsoll_core::scaling::pod_usage::UsageResource;
+use plimsoll_core::scaling::pod_usage::Resource;
 use plimsoll_core::types::{Quantity, Time};
 use plimsoll_storage::prometheus::{
     client::QueryLimits,
@@ -76,12 +76,7 @@ async fn server(release: PrometheusRelease, end: Timestamp) -> Option<Prometheus
 }
 
 /// The usage of a resource in a namespace, as text for comparisons.
-async fn fetch(
-    usage: &SeriesUsage,
-    namespace: &str,
-    resource: UsageResource,
-    now: Timestamp,
-) -> String {
+async fn fetch(usage: &SeriesUsage, namespace: &str, resource: Resource, now: Timestamp) -> String {
     let found = usage.fetch(namespace, resource).await.expect("usage");
     let found: Usage<'_> = found
         .iter()
@@ -111,7 +106,7 @@ async fn usage_is_that_of_the_minute_before_the_newest_sample_of_each_pod() {
             ("young-0", (5, vec![("app", None)])),
         ]
         .into();
-        let found = fetch(&usage, "shop", UsageResource::Cpu, now).await;
+        let found = fetch(&usage, "shop", Resource::Cpu, now).await;
         assert_eq!(found, format!("{cpu:?}"), "{release:?}");
         // The mean of 855, 870, 885 and 900.
         let still = Some(1_000_000_000);
@@ -122,9 +117,9 @@ async fn usage_is_that_of_the_minute_before_the_newest_sample_of_each_pod() {
             ("young-0", (5, vec![("app", still)])),
         ]
         .into();
-        let found = fetch(&usage, "shop", UsageResource::Memory, now).await;
+        let found = fetch(&usage, "shop", Resource::Memory, now).await;
         assert_eq!(found, format!("{memory:?}"), "{release:?}");
-        assert_eq!(fetch(&usage, "nobody", UsageResource::Cpu, now).await, "{}");
+        assert_eq!(fetch(&usage, "nobody", Resource::Cpu, now).await, "{}");
     }
     faults(end, now).await;
 }
@@ -135,7 +130,7 @@ async fn faults(end: Timestamp, now: Timestamp) {
     let Some(server) = server(PrometheusRelease::V3, end).await else { return };
     let proxy = FaultyProxy::start(&server.url()).await;
     let usage = series_usage(proxy.url(), now, Duration::from_secs(30));
-    let fine = fetch(&usage, "shop", UsageResource::Cpu, now).await;
+    let fine = fetch(&usage, "shop", Resource::Cpu, now).await;
     assert!(fine.contains("web-0"), "{fine}");
     for (fault, expected) in [
         (Fault::Busy(60), "too busy"),
@@ -154,10 +149,10 @@ async fn faults(end: Timestamp, now: Timestamp) {
         ),
     ] {
         proxy.fail_next(vec![fault.clone()]);
-        let error = usage.fetch("shop", UsageResource::Cpu).await.expect_err(expected);
+        let error = usage.fetch("shop", Resource::Cpu).await.expect_err(expected);
         assert!(error.contains(expected) && !error.contains('\n'), "{fault:?}: {error}");
         // The next period is as before.
-        assert_eq!(fetch(&usage, "shop", UsageResource::Cpu, now).await, fine, "{fault:?}");
+        assert_eq!(fetch(&usage, "shop", Resource::Cpu, now).await, fine, "{fault:?}");
     }
     // Series that were not asked for count as none.
     proxy.fail_next(vec![Fault::Replaced(
@@ -166,5 +161,5 @@ async fn faults(end: Timestamp, now: Timestamp) {
         r#"{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"up","namespace":"shop",
             "pod":"web-0","container":"app"},"values":[[1,"0"]]}]}}"#,
     )]);
-    assert_eq!(fetch(&usage, "shop", UsageResource::Cpu, now).await, "{}");
+    assert_eq!(fetch(&usage, "shop", Resource::Cpu, now).await, "{}");
 }

@@ -11,7 +11,6 @@ use crate::{
             LOWER_BOUND_FACTOR, Resource, UPPER_BOUND_FACTOR, confidence_evidence,
             confidence_multiplier,
         },
-        explanation::Basis,
         plan::RequestProfile,
         published_status::to_object,
         recommend,
@@ -169,7 +168,7 @@ impl Estimator<'_> {
             read.memory_samples = memory_stats.count;
         }
         let interval = settings.cpu.confidence_interval;
-        let cpu_confidence = confidence_evidence(Basis::Cpu, cpu_stats, interval).confidence;
+        let cpu_confidence = confidence_evidence(Resource::Cpu, cpu_stats, interval).confidence;
         let (of, stats) = container.memory_evidence(self.rules);
         let interval = settings.memory.confidence_interval;
         let memory_confidence = confidence_evidence(of, stats, interval).confidence;

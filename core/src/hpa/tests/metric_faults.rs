@@ -9,7 +9,7 @@ use super::fixture::{
 use crate::hpa::{Decision, Fixes, HpaOptions, assist, pod_usage::pod_samples};
 use crate::scaling::{
     Restriction,
-    pod_usage::{UsageResource, UsageSeries},
+    pod_usage::{Resource, UsageSeries},
 };
 
 /// What is wrong with a response.
@@ -229,7 +229,7 @@ fn a_source_with_a_fault_prevents_that_another_removes_replicas_but_not_that_it_
 
 /// Usage from Prometheus, with a fault of its series.
 fn from_series(case: &Case, fault: Fault, cores: f64) -> Case {
-    let mut series = UsageSeries::new(UsageResource::Cpu, ago(0));
+    let mut series = UsageSeries::new(Resource::Cpu, ago(0));
     let (pods, newest) = match fault {
         Fault::Half => (REPLICAS / 2, 0),
         Fault::Empty => (0, 0),
@@ -250,7 +250,7 @@ fn from_series(case: &Case, fault: Fault, cores: f64) -> Case {
             series.add(&pod, container, points.collect::<Vec<_>>());
         }
     }
-    let usage = pod_samples(&case.pods, &series.into_usage(), UsageResource::Cpu);
+    let usage = pod_samples(&case.pods, &series.into_usage(), Resource::Cpu);
     case.clone().change(|case| case.usage = Ok(usage))
 }
 

@@ -242,7 +242,7 @@ fn a_tolerance_is_a_share_or_what_some_pods_do() {
             }
             let (decision, record) = case.decide_and_record();
             assert_eq!(decision.desired, Some(desired), "{annotated}: {queue}");
-            let position = record.metrics[0].position.map(crate::scaling::Position::as_str);
+            let position = record.metrics[0].position.map(Into::<&str>::into);
             assert_eq!(position == Some("inside"), desired == 10, "{annotated}: {queue}");
         }
     }

@@ -12,7 +12,7 @@ use crate::hpa::pod::{Container, Pod, Resources};
 use crate::hpa::pod_usage::pod_samples;
 use crate::hpa::samples::PodMetrics;
 use crate::hpa::{Decision, Fixes};
-use crate::scaling::pod_usage::{PodUsage, UsageResource, UsageSeries};
+use crate::scaling::pod_usage::{PodUsage, Resource, UsageSeries};
 use crate::types::{Quantity, Time};
 
 const CONTAINERS: [&str; 2] = ["app", "side"];
@@ -25,7 +25,7 @@ fn points(until: i64, value: impl Fn(f64) -> f64) -> Vec<(Time, f64)> {
 
 /// The usage of pods each of whose containers has used this many cores, until the given number of seconds ago.
 fn usage(pods: &[(&str, f64, i64)]) -> HashMap<String, PodUsage> {
-    let mut series = UsageSeries::new(UsageResource::Cpu, NOW);
+    let mut series = UsageSeries::new(Resource::Cpu, NOW);
     for &(pod, cores, until) in pods {
         for container in CONTAINERS {
             series.add(pod, container, points(until, |seconds| 1e6 + seconds * cores));
@@ -36,7 +36,7 @@ fn usage(pods: &[(&str, f64, i64)]) -> HashMap<String, PodUsage> {
 
 /// The decision of a case whose usage is computed from series.
 fn decide(case: &Case, usage: &HashMap<String, PodUsage>) -> Decision {
-    let usage = pod_samples(&case.pods, usage, UsageResource::Cpu);
+    let usage = pod_samples(&case.pods, usage, Resource::Cpu);
     case.clone().change(|case| case.usage = Ok(usage)).decide()
 }
 
@@ -60,7 +60,7 @@ fn samples_of_a_pod_have_all_its_containers() {
         HashMap::from([("web".to_owned(), usage)])
     };
     let sample = |pod: &Pod, usage: &HashMap<String, PodUsage>| {
-        let sample = pod_samples(std::slice::from_ref(pod), usage, UsageResource::Memory).pop();
+        let sample = pod_samples(std::slice::from_ref(pod), usage, Resource::Memory).pop();
         sample.map(|sample| {
             let containers = sample.containers.into_iter();
             containers.map(|(name, of)| (name, of.contains_key("memory"))).collect::<Vec<_>>()
@@ -96,7 +96,7 @@ fn samples_of_a_pod_have_all_its_containers() {
 #[test]
 fn a_container_without_a_series_makes_its_pod_missing_only_for_metrics_of_all_containers() {
     let with_app_alone = |case: Case| {
-        let mut series = UsageSeries::new(UsageResource::Cpu, NOW);
+        let mut series = UsageSeries::new(Resource::Cpu, NOW);
         for pod in ["p0", "p1", "p2", "p3"] {
             series.add(pod, "app", points(0, |seconds| seconds * 0.1));
         }
@@ -139,7 +139,7 @@ fn wrong_values_remove_nothing() {
         // A counter that is reset with each sample.
         ("falling", -2.0),
     ] {
-        let mut series = UsageSeries::new(UsageResource::Cpu, NOW);
+        let mut series = UsageSeries::new(Resource::Cpu, NOW);
         for (pod, container) in case.pods.iter().flat_map(|pod| CONTAINERS.map(|name| (pod, name)))
         {
             let of = |seconds: f64| if value == -2.0 { 1e6 - seconds } else { value };

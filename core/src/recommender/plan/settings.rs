@@ -3,27 +3,14 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+use strum::{Display, EnumString, IntoStaticStr};
 
 const DAY: Duration = Duration::from_hours(24);
 
 /// A profile whose requests are planned.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Display, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum PlanProfile {
     /// Few changes, for clusters that evict pods to change requests.
     Steady,
@@ -31,13 +18,6 @@ pub enum PlanProfile {
     Balanced,
     /// Follows the hours of the day closely; for in-place resizes.
     Tide,
-}
-
-impl PlanProfile {
-    /// The name in flags, annotations and explanations.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The profile that plans the requests of a VPA, and the one that was selected.

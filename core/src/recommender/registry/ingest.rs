@@ -1,6 +1,6 @@
 //! Ingestion: adds containers, usage samples, OOM kills and throttling to the histories.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 use crate::{
     history::Throttling,
@@ -10,8 +10,7 @@ use crate::{
 use super::{HistoryState, VpaState};
 use crate::{
     recommender::{
-        container::ContainerHistory, memory_window::SampleRejected, model_settings::Settings,
-        oom::OomKill, plan::KnownRequests,
+        memory_window::SampleRejected, model_settings::Settings, oom::OomKill, plan::KnownRequests,
     },
     types::{
         compat::Fix,
@@ -38,7 +37,7 @@ pub struct UsageResult {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum OomResult {
     /// It was counted as a usage of this much memory.
     Counted(Bytes),
@@ -48,13 +47,6 @@ pub enum OomResult {
     Ignored,
     Refused(SampleRejected),
     Untracked,
-}
-
-impl OomResult {
-    /// The name in metrics.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl UsageResult {
@@ -130,7 +122,7 @@ impl Ingest<'_> {
         if rules.plan.is_none() {
             return;
         }
-        if let Some((_, history)) = vpa.history.iter_mut().find(|(name, _)| ***name == *container) {
+        if let Some(history) = vpa.history.get_mut(container) {
             history.observe_requests(requests, &rules);
         }
     }
@@ -186,29 +178,13 @@ impl Ingest<'_> {
         self.add_oom(key, pod_and_container, time_and_kill, true, now)
     }
 
-    /// Sets the throttling of a container, replacing an earlier measurement. Does nothing for a container without a history.
-    pub fn set_throttling(&mut self, key: &ContainerKey, measured: Throttling, now: Time) {
-        self.update_throttling(key, now, |history| {
-            history.set_throttling(measured);
-            true
-        });
-    }
-
-    /// Removes the throttling of a container because it has no CPU limit any more.
-    pub fn clear_throttling(&mut self, key: &ContainerKey, now: Time) {
-        self.update_throttling(key, now, ContainerHistory::clear_throttling);
-    }
-
-    fn update_throttling(
-        &mut self,
-        key: &ContainerKey,
-        now: Time,
-        change: impl FnOnce(&mut ContainerHistory) -> bool,
-    ) {
+    /// Sets the throttling of a container, or removes it because the container has no CPU limit any more. Does nothing for
+    /// a container without a history.
+    pub fn set_throttling(&mut self, key: &ContainerKey, measured: Option<Throttling>, now: Time) {
         let Some(vpa) = self.vpas.get_mut(&key.vpa) else { return };
-        let is_container =
-            |(name, _): &(&Arc<str>, &mut ContainerHistory)| ***name == *key.container;
-        if vpa.history.iter_mut().find(is_container).is_some_and(|(_, history)| change(history)) {
+        let Some(history) = vpa.history.get_mut(&key.container) else { return };
+        if measured.is_some() || history.throttling().is_some() {
+            history.set_throttling(measured);
             vpa.mark_changed(now, false);
         }
     }

@@ -327,7 +327,7 @@ fn throttling_is_dropped_with_the_limit_and_that_is_saved() {
     let mut registry = registry(Compat::Plimsoll, &["web"]);
     take(&mut registry, "web", minute(1));
     let measured = Throttling { throttled: 4.0, periods: 10.0, at: minute(2) };
-    registry.ingest().set_throttling(&key("web"), measured, minute(2));
+    registry.ingest().set_throttling(&key("web"), Some(measured), minute(2));
     let throttling = |registry: &VpaRegistry| {
         let history = registry.get(&vpa("web")).and_then(|state| state.history.get("main"));
         history.expect("has one").throttling().copied()
@@ -335,7 +335,7 @@ fn throttling_is_dropped_with_the_limit_and_that_is_saved() {
     assert_eq!(throttling(&registry), Some(measured));
     save(&mut registry, "web", minute(3));
     assert_eq!(registry.unsaved_stats().0, 0);
-    registry.ingest().clear_throttling(&key("web"), minute(4));
+    registry.ingest().set_throttling(&key("web"), None, minute(4));
     assert_eq!((throttling(&registry), registry.unsaved_stats().0), (None, 1));
 }
 

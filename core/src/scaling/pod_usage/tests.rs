@@ -17,7 +17,7 @@ fn points(points: &[(f64, f64)]) -> Vec<(Time, f64)> {
 
 /// Milli-units of a container named `main`, the seconds since its newest sample, and the window in seconds. `None` if the
 /// pod is missing, and no amount if the container is unknown.
-fn usage(resource: UsageResource, series: &[&[(f64, f64)]]) -> Option<(Option<i64>, f64, f64)> {
+fn usage(resource: Resource, series: &[&[(f64, f64)]]) -> Option<(Option<i64>, f64, f64)> {
     let mut all = UsageSeries::new(resource, Time::from_secs(NOW));
     for one in series {
         all.add("web", "main", points(one));
@@ -29,12 +29,12 @@ fn usage(resource: UsageResource, series: &[&[(f64, f64)]]) -> Option<(Option<i6
 }
 
 fn cpu(points: &[(f64, f64)]) -> Option<(Option<i64>, f64, f64)> {
-    usage(UsageResource::Cpu, &[points])
+    usage(Resource::Cpu, &[points])
 }
 
 /// Whole bytes.
 fn memory(points: &[(f64, f64)]) -> Option<(Option<i64>, f64, f64)> {
-    usage(UsageResource::Memory, &[points])
+    usage(Resource::Memory, &[points])
         .map(|(amount, age, window)| (amount.map(|milli| milli / 1000), age, window))
 }
 
@@ -157,15 +157,15 @@ fn the_newest_of_several_series_of_a_container_counts() {
         ("copies", [large, small], Some((Some(1000), 2.0, 60.0))),
         ("a copy with fewer samples", [&large[1..], small], Some((Some(100), 2.0, 60.0))),
     ] {
-        assert_eq!(usage(UsageResource::Cpu, &series), expected, "{name}");
+        assert_eq!(usage(Resource::Cpu, &series), expected, "{name}");
         let [one, other] = series;
-        assert_eq!(usage(UsageResource::Cpu, &[other, one]), expected, "{name}");
+        assert_eq!(usage(Resource::Cpu, &[other, one]), expected, "{name}");
     }
 }
 
 #[test]
 fn the_window_of_a_pod_ends_with_the_newest_sample_of_its_containers() {
-    let mut all = UsageSeries::new(UsageResource::Memory, Time::from_secs(NOW));
+    let mut all = UsageSeries::new(Resource::Memory, Time::from_secs(NOW));
     all.add("web", "main", points(&[(70.0, 900.0), (62.0, 100.0), (40.0, 300.0), (10.0, 500.0)]));
     all.add("web", "side", points(&[(69.0, 7.0), (61.0, 10.0), (5.0, 30.0)]));
     all.add("web", "ended", points(&[(80.0, 1.0), (65.0, 1.0)]));
@@ -182,7 +182,7 @@ fn the_window_of_a_pod_ends_with_the_newest_sample_of_its_containers() {
     let web = [("broken", None), ("main", Some(300)), ("side", Some(20))];
     assert_eq!(of("web"), (at(5.0), web.to_vec()));
     assert_eq!(of("db"), (at(200.0), vec![("main", Some(1))]));
-    let mut none = UsageSeries::new(UsageResource::Cpu, Time::from_secs(NOW));
+    let mut none = UsageSeries::new(Resource::Cpu, Time::from_secs(NOW));
     none.add("web", "main", points(&[(5.0, 1.0)]));
     none.clear();
     assert!(none.into_usage().is_empty());

@@ -30,7 +30,7 @@ pub struct Health {
     Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, VariantArray,
 )]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Regression {
     /// Containers are OOM killed.
     OutOfMemory,
@@ -43,13 +43,6 @@ pub enum Regression {
     Missing,
     /// New pods do not get the recommended resources.
     NotApplied,
-}
-
-impl Regression {
-    /// The name in metrics, conditions, events and explanations.
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl fmt::Display for Regression {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 
 use super::{PassContext, VpaWithPods, workload::PodView};
 use crate::{
-    api::vpa::UpdateMode,
+    api::{ResourceName, vpa::UpdateMode},
     coordination::{
         ChangeReason, Hold, RequestRange, Resource, SharedRequest, SharedRequestRule,
         change_timing::{MIN_CHANGE_INTERVAL, Timing, wanted_change},
@@ -156,7 +156,7 @@ impl WantedChange {
         request: &SharedRequest,
         settings: &Settings,
     ) -> Option<Self> {
-        let resource = request.resource.name();
+        let resource = ResourceName::from(request.resource);
         let (mut current, mut is_below) = (0_i64, false);
         let mut recommended = Recommended { target: 0, lower: 0, upper: 0 };
         let containers = view.pod.spec.sized_containers(true).map(|(_, container)| container);

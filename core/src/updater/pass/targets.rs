@@ -2,7 +2,7 @@
 
 use super::workload::{PassWorkload, PodView};
 use crate::{
-    api::ResourceList,
+    api::{ResourceList, ResourceName},
     coordination::{Retargetable, SharedRequest, SharedRequestRule, TargetChange},
     sizing::{self, SizedContainer},
     types::Quantity,
@@ -100,7 +100,7 @@ fn request_of(
     request: &SharedRequest,
     sizes: &[SizedContainer],
 ) -> Option<i64> {
-    let resource = request.resource.name();
+    let resource = ResourceName::from(request.resource);
     let milli = |list: &ResourceList| list.get(&resource).map(Quantity::milli_value);
     let containers = view.pod.spec.sized_containers(true);
     let mut counted =

@@ -184,7 +184,7 @@ impl<'a> UpdatePass<'a> {
                 // The pod itself has not changed.
                 Action::Surge => self.skip(pod, SkipReason::Surging),
                 Action::EndSurge | Action::RemoveBoost { .. } => {}
-                action => self.decision.pod_outcomes[pod] = PodOutcome::Changed(action.as_str()),
+                action => self.decision.pod_outcomes[pod] = PodOutcome::Changed(action.into_str()),
             }
             let StepDecider { workload, state, .. } = &mut self.decider;
             let forgets = workload.settings.fixes.has(Fix::InfeasibleResizesExpire);

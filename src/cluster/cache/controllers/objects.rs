@@ -14,25 +14,15 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{Controller, Owner, WellKnown};
 use crate::cluster::{
     cache::selector::{Selector, SelectorError},
-    watch::partial_objects::ResourceAmounts,
+    watch::partial_objects::{Container, ResourceAmounts},
 };
 
+/// The spec of a controller with a selector of type `S`: that of a ReplicationController is a map of labels.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct SelectorSpec {
-    pub selector: Option<LabelSelector>,
-    #[serde(default)]
-    pub replicas: Option<i32>,
-    #[serde(default)]
-    template: PodTemplate,
-}
-
-/// The spec of a ReplicationController, whose selector is a map of labels.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct LabelMapSpec {
-    pub selector: Option<BTreeMap<String, String>>,
-    #[serde(default)]
-    pub replicas: Option<i32>,
-    #[serde(default)]
+#[serde(default)]
+pub struct ControllerSpec<S> {
+    selector: Option<S>,
+    replicas: Option<i32>,
     template: PodTemplate,
 }
 
@@ -74,43 +64,26 @@ struct PodTemplate {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct TemplateSpec {
-    containers: Vec<TemplateContainer>,
-    init_containers: Vec<TemplateContainer>,
+    containers: Vec<Container>,
+    init_containers: Vec<Container>,
     /// Resources of the pod as a whole.
     resources: Option<IgnoredAny>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct TemplateContainer {
-    name: Box<str>,
-    restart_policy: Option<Box<str>>,
-    resources: TemplateResources,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct TemplateResources {
-    requests: ResourceAmounts,
 }
 
 impl PodTemplate {
     /// `None` if the pod as a whole has resources, which containers do not tell.
     fn requests(&self) -> Option<TemplateRequests> {
         let TemplateSpec { containers, init_containers, resources } = &self.spec;
-        let is_sidecar =
-            |init: &&TemplateContainer| init.restart_policy.as_deref() == Some("Always");
+        let is_sidecar = |init: &&Container| init.restart_policy.as_deref() == Some("Always");
         let running = containers.iter().chain(init_containers.iter().filter(is_sidecar));
-        resources.is_none().then(|| running.map(TemplateContainer::requests).collect())
+        resources.is_none().then(|| running.map(container_requests).collect())
     }
 }
 
-impl TemplateContainer {
-    fn requests(&self) -> ContainerRequests {
-        let ResourceAmounts { cpu, memory } = self.resources.requests;
-        let milli = |amount: Option<Quantity>| amount.map(Quantity::milli_value);
-        ContainerRequests { name: self.name.clone(), cpu: milli(cpu), memory: milli(memory) }
-    }
+fn container_requests(container: &Container) -> ContainerRequests {
+    let ResourceAmounts { cpu, memory } = container.resources.requests;
+    let milli = |amount: Option<Quantity>| amount.map(Quantity::milli_value);
+    ContainerRequests { name: container.name.clone(), cpu: milli(cpu), memory: milli(memory) }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -119,17 +92,37 @@ struct TemplateMeta {
     labels: Option<BTreeMap<String, String>>,
 }
 
-trait ControllerSpec {
+trait PodSelector: Sized {
+    fn canonical(selector: Option<&Self>) -> Result<Selector, SelectorError>;
+}
+
+impl PodSelector for LabelSelector {
+    fn canonical(selector: Option<&Self>) -> Result<Selector, SelectorError> {
+        Selector::from_label_selector(selector)
+    }
+}
+
+impl PodSelector for BTreeMap<String, String> {
+    fn canonical(labels: Option<&Self>) -> Result<Selector, SelectorError> {
+        Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
+    }
+}
+
+trait Spec {
     fn selector(&self) -> Result<Selector, SelectorError>;
 
-    fn replicas(&self) -> Option<i32>;
+    fn replicas(&self) -> Option<i32> {
+        None
+    }
 
-    fn template(&self) -> Option<TemplateRequests>;
+    fn template(&self) -> Option<TemplateRequests> {
+        None
+    }
 }
 
-impl ControllerSpec for SelectorSpec {
+impl<S: PodSelector> Spec for ControllerSpec<S> {
     fn selector(&self) -> Result<Selector, SelectorError> {
-        Selector::from_label_selector(self.selector.as_ref())
+        PodSelector::canonical(self.selector.as_ref())
     }
 
     fn replicas(&self) -> Option<i32> {
@@ -141,38 +134,14 @@ impl ControllerSpec for SelectorSpec {
     }
 }
 
-impl ControllerSpec for LabelMapSpec {
+impl Spec for CronJobSpec {
     fn selector(&self) -> Result<Selector, SelectorError> {
-        let labels = self.selector.as_ref();
-        Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
-    }
-
-    fn replicas(&self) -> Option<i32> {
-        self.replicas
-    }
-
-    fn template(&self) -> Option<TemplateRequests> {
-        self.template.requests()
-    }
-}
-
-impl ControllerSpec for CronJobSpec {
-    fn selector(&self) -> Result<Selector, SelectorError> {
-        let labels = self.job_template.spec.template.metadata.labels.as_ref();
-        Ok(labels.map_or_else(Selector::everything, Selector::from_labels))
-    }
-
-    fn replicas(&self) -> Option<i32> {
-        None
-    }
-
-    fn template(&self) -> Option<TemplateRequests> {
-        None
+        PodSelector::canonical(self.job_template.spec.template.metadata.labels.as_ref())
     }
 }
 
 macro_rules! controllers {
-    ($($name:ident: $inherit:path, $kind:ident, $spec:ident;)*) => {$(
+    ($($name:ident: $inherit:path, $kind:ident, $spec:ty;)*) => {$(
         #[doc = concat!("A ", stringify!($kind), ", reduced to the fields that are read.")]
         #[derive(Clone, Debug, Deserialize, kube::Resource)]
         #[resource(inherit = $inherit)]
@@ -188,13 +157,13 @@ macro_rules! controllers {
             const KIND: WellKnown = WellKnown::$kind;
 
             fn selector(&self) -> Result<Selector, SelectorError> {
-                ControllerSpec::selector(&self.spec)
+                Spec::selector(&self.spec)
             }
 
             fn replicas(&self) -> Option<u32> {
                 let replicas = match Self::KIND {
                     WellKnown::DaemonSet => self.status.desired_number_scheduled,
-                    _ => ControllerSpec::replicas(&self.spec),
+                    _ => Spec::replicas(&self.spec),
                 };
                 replicas.and_then(|count| u32::try_from(count).ok())
             }
@@ -207,18 +176,20 @@ macro_rules! controllers {
                 let owners = self.metadata.owner_references.as_deref().unwrap_or_default();
                 // The target of an autoscaler is the topmost controller.
                 let is_topmost = Owner::controller_of(owners).is_none();
-                is_topmost.then(|| ControllerSpec::template(&self.spec)).flatten()
+                is_topmost.then(|| Spec::template(&self.spec)).flatten()
             }
         }
     )*};
 }
 
+type Labels = BTreeMap<String, String>;
+
 controllers! {
-    SlimDaemonSet: apps::v1::DaemonSet, DaemonSet, SelectorSpec;
-    SlimDeployment: apps::v1::Deployment, Deployment, SelectorSpec;
-    SlimReplicaSet: apps::v1::ReplicaSet, ReplicaSet, SelectorSpec;
-    SlimStatefulSet: apps::v1::StatefulSet, StatefulSet, SelectorSpec;
-    SlimReplicationController: core::v1::ReplicationController, ReplicationController, LabelMapSpec;
-    SlimJob: batch::v1::Job, Job, SelectorSpec;
+    SlimDaemonSet: apps::v1::DaemonSet, DaemonSet, ControllerSpec<LabelSelector>;
+    SlimDeployment: apps::v1::Deployment, Deployment, ControllerSpec<LabelSelector>;
+    SlimReplicaSet: apps::v1::ReplicaSet, ReplicaSet, ControllerSpec<LabelSelector>;
+    SlimStatefulSet: apps::v1::StatefulSet, StatefulSet, ControllerSpec<LabelSelector>;
+    SlimReplicationController: core::v1::ReplicationController, ReplicationController, ControllerSpec<Labels>;
+    SlimJob: batch::v1::Job, Job, ControllerSpec<LabelSelector>;
     SlimCronJob: batch::v1::CronJob, CronJob, CronJobSpec;
 }

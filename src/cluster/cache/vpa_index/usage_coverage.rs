@@ -15,32 +15,27 @@ pub struct MissingUsage {
     pub example: Option<(Arc<str>, Arc<str>)>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct UsageFetches {
-    pub complete: u32,
-}
-
-impl UsageFetches {
-    /// The current fetch has ended. Returns the running pods with a VPA that it does not contain.
-    pub fn finish(&mut self, namespaces: &HashMap<Arc<str>, NamespaceIndex>) -> MissingUsage {
-        self.complete = self.complete.saturating_add(1);
-        let mut missing = MissingUsage::default();
-        for (namespace, index) in namespaces {
-            for (name, entry) in index.pods.iter() {
-                let is_due = entry.last_usage_fetch > 0
-                    && self.complete - entry.last_usage_fetch >= MISSED_FETCHES;
-                if !is_due || entry.pod.is_finished || entry.vpas.is_empty() {
-                    continue;
-                }
-                missing.pods += 1;
-                let id = (namespace, name);
-                if missing.example.as_ref().is_none_or(|(namespace, name)| id < (namespace, name)) {
-                    missing.example = Some((Arc::clone(namespace), Arc::clone(name)));
-                }
+/// The running pods with a VPA that the last complete fetches do not contain; this is their number.
+pub(super) fn missing_usage(
+    namespaces: &HashMap<Arc<str>, NamespaceIndex>,
+    complete: u32,
+) -> MissingUsage {
+    let mut missing = MissingUsage::default();
+    for (namespace, index) in namespaces {
+        for (name, entry) in index.pods.iter() {
+            let is_due =
+                entry.last_usage_fetch > 0 && complete - entry.last_usage_fetch >= MISSED_FETCHES;
+            if !is_due || entry.pod.is_finished || entry.vpas.is_empty() {
+                continue;
+            }
+            missing.pods += 1;
+            let id = (namespace, name);
+            if missing.example.as_ref().is_none_or(|(namespace, name)| id < (namespace, name)) {
+                missing.example = Some((Arc::clone(namespace), Arc::clone(name)));
             }
         }
-        missing
     }
+    missing
 }
 
 #[cfg(test)]

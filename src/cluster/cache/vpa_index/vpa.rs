@@ -10,7 +10,7 @@ use plimsoll_core::{
     recommender::{explanation_annotation, published_status::PublishedStatus},
 };
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct IndexedVpa {
     /// The UID: unique over all objects that ever had this name.
     pub uid: Box<str>,
@@ -84,26 +84,5 @@ impl IndexedVpa {
             .and_then(|annotations| annotations.get(explanation_annotation::ANNOTATION));
         self.explained_hash =
             explanation.and_then(|text| explanation_annotation::stored_recommendation_hash(text));
-    }
-}
-
-impl Default for IndexedVpa {
-    fn default() -> Self {
-        Self {
-            uid: Box::default(),
-            resource_version: Box::default(),
-            generation: None,
-            created: Time::EPOCH,
-            target_ref: TargetRef::default(),
-            mode: None,
-            boost_durations: None,
-            published_status: PublishedStatus::default(),
-            explained_hash: None,
-            last_written: None,
-            target: TargetState::Unknown,
-            selector: Selector::nothing(),
-            indexed_label: None,
-            pods: BTreeSet::new(),
-        }
     }
 }

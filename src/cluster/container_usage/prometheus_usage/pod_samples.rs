@@ -199,9 +199,22 @@ impl SeriesVisitor for SampleCollector<'_> {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_storage::prometheus::decode::ResponseDecoder;
+    use futures::{FutureExt as _, stream};
+    use plimsoll_storage::prometheus::decode::{
+        DecodeError, ResponseKind, ResponseSummary, decode_response,
+    };
 
     use super::*;
+
+    fn decode(
+        answer: String,
+        collector: &mut SampleCollector<'_>,
+    ) -> Result<ResponseSummary, DecodeError> {
+        let pieces = stream::iter([Ok(answer.into())]);
+        let kind = ResponseKind::QueryResult;
+        let decoded = decode_response(pieces, kind, collector, |_, _| Ok(()));
+        decoded.now_or_never().expect("it has arrived")
+    }
 
     const OVER: Duration = Duration::from_secs(54);
 
@@ -233,9 +246,7 @@ mod tests {
         let labels = ["namespace", "pod", "container"];
         let oldest = Time::from_secs(1000);
         let mut taker = SampleCollector::new(gathered, &mut report, resource, labels, oldest);
-        let mut reader = ResponseDecoder::new();
-        reader.push(answer.as_bytes(), &mut taker).expect("an answer");
-        reader.finish(&mut taker).expect("all of it");
+        decode(answer, &mut taker).expect("all of it");
         report
     }
 
@@ -359,7 +370,8 @@ mod tests {
         let half = r#"{"status":"success","data":{"resultType":"matrix","result":[
             {"metric":{"namespace":"shop","pod":"a","container":"main"},"values":[[1000,"1"],[1060,"2"]]},
             {"metric":{"namespace":"shop","pod":"b","container":"main"},"values":[[1000,"NaN"]]},"#;
-        ResponseDecoder::new().push(half.as_bytes(), &mut taker).expect("valid so far");
+        let truncated = decode(half.to_owned(), &mut taker);
+        assert!(matches!(truncated, Err(DecodeError::Truncated { .. })));
         taker.discard();
         assert_eq!(report, UsageReport::default());
         let main = ("main".to_owned(), None, Some(100));

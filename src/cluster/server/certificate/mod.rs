@@ -21,15 +21,12 @@ use rustls::pki_types::CertificateDer;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// The input is not PEM, or contains no certificate.
     #[error(
         "no certificate found in {0}: expected PEM that begins with -----BEGIN CERTIFICATE-----"
     )]
     Empty(String),
-    /// The input is not valid X.509.
     #[error("invalid X.509 certificate in {0}")]
     Malformed(String),
-    /// Key generation or signing failed.
     #[error("failed to issue a certificate for {names}: {why}")]
     Issue { names: String, why: String },
 }

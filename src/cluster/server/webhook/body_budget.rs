@@ -85,7 +85,8 @@ impl PeerBudget {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyTimeout {
+pub(super) enum BodyError {
+    TooLarge,
     /// No memory was free in time, or the body was slow and other requests needed its memory.
     NoMemory,
     Slow,
@@ -103,12 +104,12 @@ pub(super) struct BodyReservation {
 impl BodyReservation {
     /// Grows the reservation to `bytes`. A body that already holds memory waits only briefly: other requests wait for
     /// it.
-    pub async fn grow(&mut self, bytes: usize) -> Result<(), BodyTimeout> {
+    pub async fn grow(&mut self, bytes: usize) -> Result<(), BodyError> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
-        let missing = u32::try_from(more).map_err(|_| BodyTimeout::NoMemory)?;
+        let missing = u32::try_from(more).map_err(|_| BodyError::NoMemory)?;
         let PeerBudget { budget, free } = &self.peer_budget;
         let acquired = async {
             let from_peer = budget.take(free, missing).await;
@@ -121,7 +122,7 @@ impl BodyReservation {
         tokio::select! {
             biased;
             () = acquired => {}
-            () = sleep_until(wait_deadline) => return Err(BodyTimeout::NoMemory),
+            () = sleep_until(wait_deadline) => return Err(BodyError::NoMemory),
         }
         if self.bytes == 0 {
             self.slow_from = Instant::now() + budget.limits.slow_body_after;
@@ -139,10 +140,7 @@ impl BodyReservation {
 
     /// Waits for the next part of a body, until the deadline, or until the body is slow and another request needs
     /// memory.
-    pub async fn within_deadline<T>(
-        &self,
-        next: impl Future<Output = T>,
-    ) -> Result<T, BodyTimeout> {
+    pub async fn within_deadline<T>(&self, next: impl Future<Output = T>) -> Result<T, BodyError> {
         tokio::select! {
             biased;
             next = next => Ok(next),
@@ -150,14 +148,14 @@ impl BodyReservation {
         }
     }
 
-    async fn timed_out(&self) -> BodyTimeout {
+    async fn timed_out(&self) -> BodyError {
         sleep_until(self.slow_from.min(self.deadline)).await;
         let mut waiting = self.peer_budget.budget.waiting.subscribe();
         tokio::select! {
             biased;
             // The sender lives as long as the budget.
-            _ = waiting.wait_for(|count| *count > 0) => BodyTimeout::NoMemory,
-            () = sleep_until(self.deadline) => BodyTimeout::Slow,
+            _ = waiting.wait_for(|count| *count > 0) => BodyError::NoMemory,
+            () = sleep_until(self.deadline) => BodyError::Slow,
         }
     }
 }
@@ -213,7 +211,7 @@ mod tests {
         first.grow(60).await.expect("memory is free");
         let begun = Instant::now();
         let mut second = one.reserve();
-        assert_eq!(second.grow(1).await, Err(BodyTimeout::NoMemory));
+        assert_eq!(second.grow(1).await, Err(BodyError::NoMemory));
         assert_eq!(begun.elapsed(), TIMEOUT, "an empty reservation waits until its deadline");
         let mut third = other.reserve();
         third.grow(40).await.expect("memory for other addresses is free");
@@ -232,12 +230,12 @@ mod tests {
             slow.within_deadline(pending::<()>()).await
         };
         let begun = Instant::now();
-        assert_eq!(slow().await, Err(BodyTimeout::Slow));
+        assert_eq!(slow().await, Err(BodyError::Slow));
         assert_eq!(begun.elapsed(), TIMEOUT, "no other request needs its memory");
         let begun = Instant::now();
         let mut quick = other.reserve();
         let (late, grown) = tokio::join!(slow(), quick.grow(50));
-        assert_eq!((late, grown), (Err(BodyTimeout::NoMemory), Ok(())));
+        assert_eq!((late, grown), (Err(BodyError::NoMemory), Ok(())));
         assert_eq!(begun.elapsed(), SLOW, "it keeps its memory until it is slow");
         // A body that waits for more memory gives way as well: other requests wait for what it holds.
         let mut next = one.reserve();
@@ -247,6 +245,6 @@ mod tests {
             refused
         };
         let (refused, grown) = tokio::join!(refused, next.grow(60));
-        assert_eq!((refused, grown), (Err(BodyTimeout::NoMemory), Ok(())));
+        assert_eq!((refused, grown), (Err(BodyError::NoMemory), Ok(())));
     }
 }

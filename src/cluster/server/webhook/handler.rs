@@ -13,11 +13,11 @@ use hyper::body::Body;
 use tokio::time::timeout;
 
 use super::{
-    body_budget::{BodyReservation, BodyTimeout},
+    body_budget::{BodyError, BodyReservation},
     connections::ActiveRequest,
     large_reviews::{LARGE_BODY_BYTES, LargeReviews},
     observed_body::{ResponseBody, ReviewCompletion},
-    read_body::{BodyError, read_body},
+    read_body::read_body,
     review::{self, AdmissionDecision, Reviewer},
     review_observer::{CompletedReview, ReviewObserver, ReviewStatus},
 };
@@ -72,7 +72,7 @@ impl ReviewRoutes {
         let request = match review::parse_review(&body) {
             Ok(request) => request,
             // Upstream allows a review that it cannot parse, with an empty uid.
-            Err(error) => return ReviewDecision::error(String::new(), error.as_str()),
+            Err(outcome) => return ReviewDecision::error(String::new(), outcome),
         };
         let uid = request.uid.to_string();
         let Some(reviewer) = self.find(&request) else {
@@ -145,12 +145,12 @@ where
                 BodyError::TooLarge => {
                     ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "Request entity too large\n")
                 }
-                BodyError::Timeout(BodyTimeout::Slow) => (
+                BodyError::Slow => (
                     "slow_body",
                     StatusCode::REQUEST_TIMEOUT,
                     "timed out reading the request body\n",
                 ),
-                BodyError::Timeout(BodyTimeout::NoMemory) => (
+                BodyError::NoMemory => (
                     "no_memory",
                     StatusCode::SERVICE_UNAVAILABLE,
                     "too many concurrent requests: the memory limit for request bodies is reached\n",
@@ -227,7 +227,8 @@ mod tests {
     impl ReviewObserver for Counts {
         fn on_review(&self, answered: &CompletedReview) {
             let CompletedReview { resource, status, outcome, .. } = answered;
-            let line = format!("{resource} {} {outcome}", status.as_str());
+            let status: &str = status.into();
+            let line = format!("{resource} {status} {outcome}");
             self.0.lock().expect("no panic").push(line);
         }
 

@@ -4,22 +4,10 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Body;
 
-use super::body_budget::{BodyReservation, BodyTimeout};
+use super::body_budget::{BodyError, BodyReservation};
 
 /// The longest HTTP/2 frame, which may arrive at once. Its memory is reserved before it is read.
 const FRAME_BYTES: usize = 16 << 10;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyError {
-    TooLarge,
-    Timeout(BodyTimeout),
-}
-
-impl From<BodyTimeout> for BodyError {
-    fn from(timeout: BodyTimeout) -> Self {
-        Self::Timeout(timeout)
-    }
-}
 
 pub(super) async fn read_body<B>(
     mut body: B,

@@ -67,34 +67,19 @@ struct Review<'a> {
     request: Option<AdmissionRequest<'a>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReviewError {
-    /// The body is not an AdmissionReview.
-    Unreadable,
-    NoRequest,
-}
-
-impl ReviewError {
-    /// Label value for metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable_review",
-            Self::NoRequest => "no_request",
-        }
-    }
-}
-
 fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a str>, D::Error> {
     Ok(Option::<&RawValue>::deserialize(from)?.map(RawValue::get))
 }
 
-pub(super) fn parse_review(body: &[u8]) -> Result<AdmissionRequest<'_>, ReviewError> {
+/// Parses a review. The error is a label value for metrics.
+pub(super) fn parse_review(body: &[u8]) -> Result<AdmissionRequest<'_>, &'static str> {
+    const UNREADABLE: &str = "unreadable_review";
     // Serde would accept a JSON array as the fields in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
-        return Err(ReviewError::Unreadable);
+        return Err(UNREADABLE);
     }
-    let review: Review<'_> = serde_json::from_slice(body).map_err(|_| ReviewError::Unreadable)?;
-    review.request.ok_or(ReviewError::NoRequest)
+    let review: Review<'_> = serde_json::from_slice(body).map_err(|_| UNREADABLE)?;
+    review.request.ok_or("no_request")
 }
 
 #[async_trait]
@@ -233,14 +218,14 @@ mod tests {
     #[test]
     fn a_review_without_a_request_is_distinguished_from_an_unreadable_one() {
         for (body, expected) in [
-            ("", ReviewError::Unreadable),
-            ("{", ReviewError::Unreadable),
-            ("[]", ReviewError::Unreadable),
-            (r#"{"request": 1}"#, ReviewError::Unreadable),
-            (r#"{"request": {"object": {"a": 1}"#, ReviewError::Unreadable),
-            (r#"{"request": {"object": {}, "object": {}}}"#, ReviewError::Unreadable),
-            ("{}", ReviewError::NoRequest),
-            (r#"{"request": null}"#, ReviewError::NoRequest),
+            ("", "unreadable_review"),
+            ("{", "unreadable_review"),
+            ("[]", "unreadable_review"),
+            (r#"{"request": 1}"#, "unreadable_review"),
+            (r#"{"request": {"object": {"a": 1}"#, "unreadable_review"),
+            (r#"{"request": {"object": {}, "object": {}}}"#, "unreadable_review"),
+            ("{}", "no_request"),
+            (r#"{"request": null}"#, "no_request"),
         ] {
             let body = body.as_bytes();
             assert_eq!(parse_review(body).err(), Some(expected), "{expected:?}");

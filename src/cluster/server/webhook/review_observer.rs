@@ -2,25 +2,15 @@
 
 use std::time::Duration;
 
-/// The status of a review, in upstream's terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The status of a review, and its label value in upstream's metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum ReviewStatus {
     /// It could not be parsed, or its kind has no reviewer.
     Error,
     Skipped,
     /// A patch was returned.
     Applied,
-}
-
-impl ReviewStatus {
-    /// Label value in upstream's metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Skipped => "skipped",
-            Self::Applied => "applied",
-        }
-    }
 }
 
 /// A completed review, and how long each step took.

@@ -39,7 +39,6 @@ const PROBE_RESPONSE: &[u8] = b"HTTP/1.1 200 ";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelfCheckError {
-    /// The connection failed.
     #[error("cannot connect to webhook port {0}: {1}")]
     Connect(SocketAddr, String),
     #[error("TLS handshake with the webhook port failed for server name {0}: {1}")]

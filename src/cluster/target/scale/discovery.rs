@@ -113,17 +113,7 @@ impl DiscoveryClient {
 
     /// The kinds of a group. Fetches them again if that kind is not among them and the cached result is not recent.
     pub async fn kinds(&self, group: &str, kind: &str) -> Arc<ServedKinds> {
-        let key = Box::from(group);
-        let kinds = self.kinds_by_group.get(&key, self.kinds_fetcher(group)).await;
-        let is_scalable_kind = |served: &ServedKind| &*served.name == kind && served.scalable;
-        if kinds.as_ref().as_ref().is_ok_and(|kinds| !kinds.iter().any(is_scalable_kind)) {
-            let age = self.lifetimes.missing / 2;
-            return self
-                .kinds_by_group
-                .get_with_max_age(&key, age, self.kinds_fetcher(group))
-                .await;
-        }
-        kinds
+        self.kinds_with(group, |served| &*served.name == kind && served.scalable).await
     }
 
     /// The plural name of a kind. Fetches the kinds of the group again if it is not among them and the cached result is not
@@ -132,18 +122,25 @@ impl DiscoveryClient {
         if !group.is_empty() {
             path_segment("API group", group)?;
         }
-        let find = |kinds: &ServedKinds| {
-            let found = kinds.as_ref().map(|kinds| kinds.iter().find(|one| *one.name == *kind));
-            found.map(|found| found.map(|one| one.plural.clone())).map_err(String::clone)
-        };
+        let is_kind = |served: &ServedKind| &*served.name == kind;
+        let kinds = self.kinds_with(group, is_kind).await;
+        let kinds = kinds.as_ref().as_ref().map_err(String::clone)?;
+        let found = kinds.iter().find(|served| is_kind(served)).map(|served| served.plural.clone());
+        found.ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))
+    }
+
+    async fn kinds_with(
+        &self,
+        group: &str,
+        is_wanted: impl Fn(&ServedKind) -> bool,
+    ) -> Arc<ServedKinds> {
         let key = Box::from(group);
-        let cached = self.kinds_by_group.get(&key, self.kinds_fetcher(group)).await;
-        if let Some(plural) = find(&cached)? {
-            return Ok(plural);
+        let kinds = self.kinds_by_group.get(&key, self.kinds_fetcher(group)).await;
+        if kinds.as_ref().as_ref().is_ok_and(|kinds| !kinds.iter().any(is_wanted)) {
+            let (age, fetcher) = (self.lifetimes.missing / 2, self.kinds_fetcher(group));
+            return self.kinds_by_group.get_with_max_age(&key, age, fetcher).await;
         }
-        let (age, fetcher) = (self.lifetimes.missing / 2, self.kinds_fetcher(group));
-        let fresh = self.kinds_by_group.get_with_max_age(&key, age, fetcher).await;
-        find(&fresh)?.ok_or_else(|| format!("no matches for kind {kind:?} in group {group:?}"))
+        kinds
     }
 
     fn kinds_fetcher(&self, group: &str) -> Fetch<Arc<ServedKinds>> {

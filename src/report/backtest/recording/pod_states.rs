@@ -231,7 +231,7 @@ impl StateReader<'_> {
         pods: &Pattern,
     ) -> Result<Vec<Value>, QueryError> {
         let series = metrics
-            .selector(family, self.namespace, &self.schema.matchers)
+            .selector_in(family, &[self.namespace], &self.schema.matchers)
             .matches(&metrics.pod, pods.clone())
             .matches("resource", Pattern::regex("cpu|memory"));
         let labels = metrics.container_labels().join(",");
@@ -255,7 +255,7 @@ impl StateReader<'_> {
         pods: &Pattern,
     ) -> Result<Vec<Value>, QueryError> {
         let series = metrics
-            .selector(START, self.namespace, &self.schema.matchers)
+            .selector_in(START, &[self.namespace], &self.schema.matchers)
             .matches(&metrics.pod, pods.clone());
         let Evaluation { warm_up_from, until, .. } = self.evaluation;
         let nanos = until.nanos_since(warm_up_from).max(1_000_000_000).unsigned_abs();

@@ -11,7 +11,7 @@ use plimsoll_core::{
         CPU_STEP_SECONDS, ContainerRecording, Evaluation, MEMORY_STEP_SECONDS, PodContainer,
         PodRecording, RecordedStep, WorkloadRecording,
     },
-    history::{Measurement, Sample, SampleBatch, Sink, Snapshot, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch, Sink, Snapshot},
     rightsizing::survey::Workload,
     types::{ContainerKey, ObjectKey, Time},
 };
@@ -121,12 +121,12 @@ impl Columns<'_> {
 fn columns_of(
     at: Time,
     covers: Duration,
-    (evaluation, metric): (Evaluation, UsageMetric),
+    (evaluation, metric): (Evaluation, Resource),
 ) -> std::ops::Range<u32> {
     let Evaluation { warm_up_from, until, .. } = evaluation;
     let (seconds, shift) = match metric {
-        UsageMetric::Cpu => (CPU_STEP_SECONDS, 1),
-        UsageMetric::Memory => (MEMORY_STEP_SECONDS, 0),
+        Resource::Cpu => (CPU_STEP_SECONDS, 1),
+        Resource::Memory => (MEMORY_STEP_SECONDS, 0),
     };
     let count = steps_between(warm_up_from, until, seconds);
     let start = steps_between(warm_up_from, at.earlier(covers), seconds) + shift;
@@ -157,8 +157,8 @@ impl Sink for RecordingSink {
         };
         let evaluation = self.evaluation;
         let seconds = match batch.gauge {
-            UsageMetric::Cpu => CPU_STEP_SECONDS,
-            UsageMetric::Memory => MEMORY_STEP_SECONDS,
+            Resource::Cpu => CPU_STEP_SECONDS,
+            Resource::Memory => MEMORY_STEP_SECONDS,
         };
         let covers = batch.covers.unwrap_or(Duration::from_secs(seconds.unsigned_abs()));
         let Some(container) = self.container(key, batch.replica, (first.earlier(covers), *last))
@@ -166,10 +166,10 @@ impl Sink for RecordingSink {
             return;
         };
         let mut columns = match batch.gauge {
-            UsageMetric::Cpu => {
+            Resource::Cpu => {
                 Columns { first: &mut container.first_minute, values: &mut container.cpu }
             }
-            UsageMetric::Memory => {
+            Resource::Memory => {
                 Columns { first: &mut container.first_window, values: &mut container.memory }
             }
         };
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_value_counts_for_the_columns_that_it_covers() {
         let seconds = Duration::from_secs;
-        let (cpu, memory) = (UsageMetric::Cpu, UsageMetric::Memory);
+        let (cpu, memory) = (Resource::Cpu, Resource::Memory);
         for (at, covers, metric, expected) in [
             (6_060, 60, cpu, 1..2),
             (6_120, 60, cpu, 2..3),
@@ -303,7 +303,7 @@ mod tests {
             (1..=50).map(|minute| (Time::from_secs(6_000 + 60 * minute), 0.1)).collect();
         for pod in 0..10 {
             let replica: Arc<str> = format!("web-{pod}").into();
-            let gauge = UsageMetric::Cpu;
+            let gauge = Resource::Cpu;
             let covers = Some(Duration::from_mins(1));
             sink.batch(&key, SampleBatch { replica: &replica, gauge, covers, points: &points });
         }

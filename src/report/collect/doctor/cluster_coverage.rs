@@ -24,8 +24,6 @@ use crate::{
     },
 };
 
-/// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-doctor/", env!("CARGO_PKG_VERSION"));
 /// The maximum number of VPAs to compare: the pods and controllers of their namespaces are read.
 const MAX_VPAS: usize = 500;
 /// Namespaces that are read concurrently, each with several lists at once.
@@ -83,7 +81,7 @@ pub(super) async fn find_pods(
     options: &ClusterOptions,
     namespace: Option<&str>,
 ) -> Result<ClusterPods, ClusterCoverage> {
-    let cluster = command_client::connect(options, USER_AGENT).await.map_err(|why| {
+    let cluster = command_client::connect(options, "plimsoll-doctor").await.map_err(|why| {
         // An error matters only if the user has specified a cluster.
         if *options != ClusterOptions::default() || std::env::var_os("KUBECONFIG").is_some() {
             ClusterCoverage::Unreadable(why.to_string())

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use plimsoll_core::{
-    api::{VerticalPodAutoscaler, vpa::Recommendation},
-    types::Time,
+    api::{ResourceList, VerticalPodAutoscaler, vpa::Recommendation},
+    types::{Time, quantity::Quantity},
     updater::{
-        self, Action, PassContext, PodExplanation, SkipReason,
+        self, Action, PassContext, PodExplanation, PodOutcome, SkipReason, UpdateReason,
         guard::{Allowance, BudgetKind, ChangeKind, MaintenanceWindows},
         priority,
     },
@@ -69,7 +69,7 @@ fn of_vpa(vpa: &VerticalPodAutoscaler) -> VpaSummary {
     });
     VpaSummary {
         name: vpa.name_any(),
-        update_mode: vpa.spec.update_mode().as_str().to_owned(),
+        update_mode: vpa.spec.update_mode().into_str().to_owned(),
         recommender: vpa.spec.recommender_name().to_owned(),
         held_back: paused,
     }
@@ -112,7 +112,17 @@ pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
         found.decision;
     let update_reason = explanation.as_ref().map(|explanation| &explanation.reason);
     let outcome = decision.pod_outcomes.get(index);
-    report.verdict = pod_verdict(outcome, update_reason, action.as_ref(), &unboosted);
+    let restarts = match action {
+        Some(Action::Resize { restarts_containers, .. }) => Some(restarts_containers),
+        _ => None,
+    };
+    let surges = matches!(action, Some(Action::Surge));
+    report.verdict = pod_verdict(outcome, update_reason, surges, restarts);
+    if matches!(outcome, Some(PodOutcome::Skipped(_))) && !unboosted.is_empty() {
+        "unboost".clone_into(&mut report.verdict.action);
+        report.verdict.message = format!("its startup boost is removed: {}", unboosted.join(", "));
+        report.verdict.held_back = false;
+    }
     if let Some(reason) = report.verdict.reason.as_ref().filter(|_| report.verdict.held_back) {
         report.findings.push(Finding::new(reason, sentence(&report.verdict.message)));
     }
@@ -142,7 +152,7 @@ pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
         notes.push("This assumes that all actions on pods that come first succeed.".to_owned());
     }
     if !unboosted.is_empty() && report.verdict.action != "unboost" {
-        notes.push(format!("Its startup boost is removed: {}.", list(&unboosted)));
+        notes.push(format!("Its startup boost is removed: {}.", unboosted.join(", ")));
     }
     if let Some(regression) = decision.regression {
         notes.push(format!("The next pass pauses updates of this workload: {regression}."));
@@ -159,61 +169,48 @@ pub(super) fn report(found: ExplainedPod<'_>, notes: Vec<String>) -> PodReport {
     report
 }
 
-fn list(names: &[Arc<str>]) -> String {
-    names.join(", ")
-}
-
-fn pod_verdict(
-    outcome: Option<&updater::PodOutcome>,
-    update_reason: Option<&Result<updater::UpdateReason, SkipReason>>,
-    action: Option<&Action>,
-    unboosted: &[Arc<str>],
+/// What the updater does with a pod. `need` is why the pod should be updated, or why not; `surges` is whether a new pod is
+/// started first.
+pub(super) fn pod_verdict(
+    outcome: Option<&PodOutcome>,
+    need: Option<&Result<UpdateReason, SkipReason>>,
+    surges: bool,
+    restarts: Option<bool>,
 ) -> PodVerdict {
-    let unchanged = |action: &str, skip: &SkipReason, held_back| PodVerdict {
-        action: action.to_owned(),
-        reason: Some(skip.as_str().to_owned()),
-        message: skip.to_string(),
-        held_back,
-        ..PodVerdict::default()
-    };
-    match outcome {
-        Some(updater::PodOutcome::Changed(action_name)) => {
-            let restarts = match action {
-                Some(Action::Resize { restarts_containers: restarts, .. }) => Some(*restarts),
-                _ => None,
-            };
-            let message = match (*action_name, restarts) {
+    let skip = match outcome {
+        Some(PodOutcome::Changed(action)) => {
+            let message = match (*action, restarts) {
                 ("evict", _) => {
                     "it would be evicted now, and the new pod gets the recommended resources"
                 }
                 (_, Some(true)) => "it would be resized in place now, which restarts a container",
                 _ => "it would be resized in place now",
             };
-            let (action, message) = ((*action_name).to_owned(), message.to_owned());
-            PodVerdict { action, message, restarts, ..PodVerdict::default() }
+            let (action, message) = ((*action).to_owned(), message.to_owned());
+            return PodVerdict { action, message, restarts, ..PodVerdict::default() };
         }
-        Some(updater::PodOutcome::Skipped(skip)) => {
-            if !unboosted.is_empty() {
-                let mut verdict = unchanged("unboost", skip, false);
-                verdict.message = format!("its startup boost is removed: {}", list(unboosted));
-                return verdict;
-            }
-            // If the pod needs no update, nothing is held back.
-            let needs_no_update = update_reason
-                .is_some_and(|reason| reason.as_ref().is_err_and(|skip| !skip.is_restriction()));
-            let surges = matches!(action, Some(Action::Surge));
-            let held_back = skip.is_restriction() && !needs_no_update && !surges;
-            unchanged(if surges { "surge" } else { "none" }, skip, held_back)
-        }
-        None => unchanged("none", &SkipReason::PassEnded, true),
+        Some(PodOutcome::Skipped(skip)) => skip,
+        None => &SkipReason::PassEnded,
+    };
+    // If the pod needs no update, nothing is held back.
+    let is_needed = need.is_none_or(|need| match need {
+        Ok(_) => true,
+        Err(why) => why.is_restriction(),
+    });
+    PodVerdict {
+        action: if surges { "surge" } else { "none" }.to_owned(),
+        reason: Some(skip.into_str().to_owned()),
+        message: skip.to_string(),
+        held_back: outcome.is_none() || (skip.is_restriction() && is_needed && !surges),
+        restarts: None,
     }
 }
 
 fn need_of(explanation: &PodExplanation) -> Option<Need> {
     let priority = explanation.priority?;
     Some(Need {
-        word: explanation.reason.as_ref().ok().map(|reason| reason.as_str().to_owned()),
-        why_not: explanation.reason.as_ref().err().map(|why| why.as_str().to_owned()),
+        word: explanation.reason.as_ref().ok().map(|reason| reason.into_str().to_owned()),
+        why_not: explanation.reason.as_ref().err().map(|why| why.into_str().to_owned()),
         difference: priority.resource_diff,
         outside_range: priority.outside_recommended_range,
         grows: priority.scale_up,
@@ -230,9 +227,7 @@ fn containers(
         let requests = container.actual().requests();
         let recommended =
             recommendation.and_then(|all| priority::recommendation_for(all, &container.name));
-        let amounts = |of: fn(
-            &plimsoll_core::api::ResourceList,
-        ) -> Option<plimsoll_core::types::quantity::Quantity>| {
+        let amounts = |of: fn(&ResourceList) -> Option<Quantity>| {
             let amounts = ContainerAmounts {
                 request: of(requests),
                 target: recommended.and_then(|it| of(&it.target)),
@@ -244,8 +239,8 @@ fn containers(
         };
         Container {
             name: Arc::clone(&container.name),
-            cpu: amounts(plimsoll_core::api::ResourceList::cpu),
-            memory: amounts(plimsoll_core::api::ResourceList::memory),
+            cpu: amounts(ResourceList::cpu),
+            memory: amounts(ResourceList::memory),
         }
     });
     container.collect()
@@ -312,7 +307,7 @@ fn guards_of(
             at: touch.at,
         }),
         breaker: state.breaker.map(|it| Breaker {
-            harm: it.harm.as_str().to_owned(),
+            harm: it.harm.into_str().to_owned(),
             message: it.harm.to_string(),
             since: it.since,
             until: it.until,

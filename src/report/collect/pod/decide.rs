@@ -50,7 +50,7 @@ pub(super) fn decide(
         if is_done && step.pod == index {
             action = Some(step.action.clone());
         } else if is_done && position(step.pod) < position(index) {
-            earlier_actions.push((step.pod, step.action.as_str()));
+            earlier_actions.push((step.pod, step.action.into_str()));
         }
         pass.record_result(outcome);
     }

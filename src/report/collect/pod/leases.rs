@@ -155,32 +155,26 @@ fn stored_ledger(
     if !reads_ledger(config) {
         return DisruptionBudget::default();
     }
-    let (namespace, name) = (&config.lease_namespace, &config.lease_name);
-    let lease = match snapshot.lease(namespace, name) {
-        Ok(lease) => lease,
-        Err(error) => {
-            notes.push(if error.is_forbidden() {
-                format!(
-                    "No permission to read Lease {namespace}/{name}: changes within the last hour are not considered."
-                )
-            } else {
-                let why = error.why;
-                format!(
-                    "Failed to read Lease {namespace}/{name}, without which the updater changes nothing: {why}."
-                )
-            });
-            None
-        }
-    };
-    let text = lease.and_then(|lease| lease.annotations().get(disruption_budget::ANNOTATION));
-    match text.map(|text| DisruptionBudget::read(text)) {
-        Some(Ok(ledger)) => ledger,
-        Some(Err(why)) => {
-            notes.push(format!(
-                "The disruption ledger in Lease {namespace}/{name} is unreadable and was ignored: {why}."
-            ));
-            DisruptionBudget::default()
-        }
-        None => DisruptionBudget::default(),
-    }
+    let lease = format!("Lease {}/{}", config.lease_namespace, config.lease_name);
+    let found = snapshot.lease(&config.lease_namespace, &config.lease_name);
+    let found = found.unwrap_or_else(|error| {
+        notes.push(if error.is_forbidden() {
+            format!(
+                "No permission to read {lease}: changes within the last hour are not considered."
+            )
+        } else {
+            let why = error.why;
+            format!("Failed to read {lease}, without which the updater changes nothing: {why}.")
+        });
+        None
+    });
+    let text = found.and_then(|lease| lease.annotations().get(disruption_budget::ANNOTATION));
+    let ledger =
+        text.map_or_else(|| Ok(DisruptionBudget::default()), |text| DisruptionBudget::read(text));
+    ledger.unwrap_or_else(|why| {
+        notes.push(format!(
+            "The disruption ledger in {lease} is unreadable and was ignored: {why}."
+        ));
+        DisruptionBudget::default()
+    })
 }

@@ -5,19 +5,20 @@ use plimsoll_core::{
     types::Time,
     updater::{
         PassContext, PersistedState, PodOutcome, PodOwner, SkipReason, StepResult, UpdatePass,
-        guard::disruption_budget::PodCounts,
+        UpdateReason, guard::disruption_budget::PodCounts,
     },
 };
 use serde::Serialize;
 use serde_with::skip_serializing_none;
 
 use super::{
-    Constraints, ExplainPodConfig, count_pods, decide::DisruptionBudgets, decision_inputs,
-    leases::Leases, match_workloads, persisted_state, read_namespace,
+    Constraints, ExplainPodConfig, build::pod_verdict, count_pods, decide::DisruptionBudgets,
+    decision_inputs, leases::Leases, match_workloads, persisted_state, read_namespace,
 };
 use crate::{
     cluster::snapshot::{ClusterSnapshot, ReadError},
     controllers::{runtime::command_client::Cluster, updater::matching::Workload},
+    report::explain::pod::report::PodVerdict,
 };
 use kube::ResourceExt as _;
 
@@ -159,7 +160,7 @@ impl NamespacePass<'_> {
         while let Some(step) = pass.next() {
             let outcome = disruptions.simulate(&step.action, &workload.pods[step.pod]);
             if outcome == StepResult::Done {
-                steps.push((step.pod, step.action.as_str()));
+                steps.push((step.pod, step.action.into_str()));
             }
             pass.record_result(outcome);
         }
@@ -196,39 +197,20 @@ impl NamespacePass<'_> {
 fn pod_preview(
     pod: String,
     outcome: &PodOutcome,
-    need: Option<&Result<plimsoll_core::updater::UpdateReason, SkipReason>>,
+    need: Option<&Result<UpdateReason, SkipReason>>,
     step: Option<(usize, &'static str)>,
 ) -> PodPreview {
-    let reason = need.and_then(|need| need.as_ref().ok());
-    let mut preview = PodPreview {
+    let surges = step.is_some_and(|(_, action)| action == "surge");
+    let is_shown = surges || matches!(outcome, PodOutcome::Changed(_));
+    let PodVerdict { action, reason, message, held_back, .. } =
+        pod_verdict(Some(outcome), need, surges, None);
+    PodPreview {
         pod,
-        need: reason.map(|reason| reason.as_str().to_owned()),
-        step: step.map(|(step, _)| step),
-        ..PodPreview::default()
-    };
-    match outcome {
-        PodOutcome::Changed(action) => {
-            (*action).clone_into(&mut preview.action);
-            let message = if *action == "evict" {
-                "it would be evicted now, and the new pod gets the recommended resources"
-            } else {
-                "it would be resized in place now"
-            };
-            message.clone_into(&mut preview.message);
-        }
-        PodOutcome::Skipped(skip) => {
-            let is_surge = step.is_some_and(|(_, action)| action == "surge");
-            if !is_surge {
-                preview.step = None;
-            }
-            let action = if is_surge { "surge" } else { "none" };
-            action.clone_into(&mut preview.action);
-            preview.reason = Some(skip.as_str().to_owned());
-            preview.message = skip.to_string();
-            let is_needed = need
-                .is_none_or(|need| need.as_ref().map_or_else(SkipReason::is_restriction, |_| true));
-            preview.held_back = skip.is_restriction() && is_needed && !is_surge;
-        }
+        action,
+        step: step.map(|(step, _)| step).filter(|_| is_shown),
+        need: need.and_then(|need| Some(need.as_ref().ok()?.into_str().to_owned())),
+        reason,
+        message,
+        held_back,
     }
-    preview
 }

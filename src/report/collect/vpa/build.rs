@@ -6,7 +6,7 @@ use plimsoll_core::{
     api::{ResourceList, VerticalPodAutoscaler, annotations::InvalidAnnotation, vpa},
     history::SkippedRecord,
     recommender::{
-        ContainerRecommendation, ResourceAmounts,
+        ContainerRecommendation, ResourceAmounts, ResourceExplanation,
         estimate::Resource as Kind,
         explanation_annotation::{self, StoredExplanation},
         tuning_annotations,
@@ -34,25 +34,19 @@ use crate::{
     },
 };
 
-/// The history that was read from a storage.
-pub struct StoredHistory {
-    pub storage: String,
-    pub records: Vec<StoredRecord>,
-    pub skipped: Vec<SkippedRecord>,
-    /// The explanation that the recommender stored on the VPA, if it is used instead of records.
-    pub from_annotation: Option<StoredExplanation>,
-}
-
+/// Builds the report from the history that was read from a storage. `explanation` is what the recommender stored on the VPA, if
+/// it is used instead.
 pub fn report(
     config: &ExplainConfig,
     vpa: &VerticalPodAutoscaler,
     core: &mut RecommenderState,
-    key: &ObjectKey,
-    now: Time,
-    stored: &StoredHistory,
+    (key, now): (&ObjectKey, Time),
+    history: &report::History,
+    explanation: Option<&StoredExplanation>,
 ) -> VpaReport {
-    let desired = match &stored.from_annotation {
-        Some(explanation) => from_annotation::desired_status(vpa, explanation),
+    let written = status_by_container(vpa);
+    let desired = match explanation {
+        Some(explanation) => from_annotation::desired_status(vpa, explanation, &written),
         None => DesiredStatus::new(core, key, now).unwrap_or_else(|| DesiredStatus {
             recommendation: plimsoll_core::recommender::Recommendation::default(),
             conditions: Vec::new(),
@@ -60,8 +54,7 @@ pub fn report(
         }),
     };
     let kills = oom_kills(core, key);
-    let written = status_by_container(vpa);
-    let inputs = Inputs { config, vpa, core, key, now, stored, desired, written, kills };
+    let inputs = Inputs { config, vpa, core, key, now, history, desired, written, kills };
     let computed = inputs.desired.recommendation.containers.iter();
     let containers: Vec<Container> = computed.map(|computed| inputs.container(computed)).collect();
     let (findings, notes) = inputs.findings_and_notes(&containers);
@@ -69,15 +62,11 @@ pub fn report(
         header: ReportHeader::new("explain-vpa", &key.namespace, &key.name, now),
         compat: config.compat.to_string(),
         recommender: vpa.spec.recommender_name().to_owned(),
-        update_mode: vpa.spec.update_mode().as_str().to_owned(),
+        update_mode: vpa.spec.update_mode().into_str().to_owned(),
         target: inputs.target(),
         pods: inputs.indexed().map_or(0, IndexedVpa::pod_count),
         left_out: inputs.omitted_containers(),
-        history: report::History {
-            storage: stored.storage.clone(),
-            records: stored.records.clone(),
-            skipped: stored.skipped.clone(),
-        },
+        history: history.clone(),
         room: inputs.desired.pod_limits,
         conditions: inputs.conditions(),
         ignored_annotations: inputs.invalid_annotations().iter().map(ToString::to_string).collect(),
@@ -112,24 +101,21 @@ fn oom_kills(
     kills
 }
 
+type PickAmount = fn(&ResourceAmounts) -> Option<Quantity>;
+
 struct Inputs<'a> {
     config: &'a ExplainConfig,
     vpa: &'a VerticalPodAutoscaler,
     core: &'a RecommenderState,
     key: &'a ObjectKey,
     now: Time,
-    stored: &'a StoredHistory,
+    history: &'a report::History,
     desired: DesiredStatus,
     written: BTreeMap<&'a str, &'a vpa::ContainerRecommendation>,
     kills: Vec<recommender_pod::ObservedOomKill>,
 }
 
 impl Inputs<'_> {
-    /// Whether the explanation on the VPA is used instead of history.
-    const fn is_from_annotation(&self) -> bool {
-        self.stored.from_annotation.is_some()
-    }
-
     fn indexed(&self) -> Option<&IndexedVpa> {
         self.core.index.vpa(self.key)
     }
@@ -145,15 +131,8 @@ impl Inputs<'_> {
         let name = &computed.container;
         let containers: Vec<&recommender_pod::Container> =
             self.core.index.pods_of(self.key).filter_map(|(_, pod)| pod.container(name)).collect();
-        let resource = |kind: Kind| {
-            let pick: fn(&ResourceAmounts) -> Option<Quantity> = match kind {
-                Kind::Cpu => |amounts| amounts.cpu,
-                Kind::Memory => |amounts| amounts.memory,
-            };
-            let chain = match kind {
-                Kind::Cpu => computed.explanation.cpu.clone(),
-                Kind::Memory => computed.explanation.memory.clone(),
-            }?;
+        let resource = |kind, chain: Option<&ResourceExplanation>, pick: PickAmount| {
+            let chain = chain?.clone();
             let fresh = RecommendedNumbers::from_amounts(
                 [computed.target, computed.lower, computed.upper, computed.uncapped],
                 pick,
@@ -172,7 +151,7 @@ impl Inputs<'_> {
             let status = status.filter(|status| *status != RecommendedNumbers::default());
             let agreement = match agreement(kind, &chain, status.as_ref(), &fresh, self.now) {
                 // The explanation was stored together with the status, so there can be no drift.
-                Agreement::Drift if self.is_from_annotation() => Agreement::Differs,
+                Agreement::Drift if self.history.is_from_annotation() => Agreement::Differs,
                 agreement => agreement,
             };
             let requests = requests(&containers, kind, fresh.target);
@@ -188,8 +167,10 @@ impl Inputs<'_> {
             name: Arc::clone(name),
             pods: containers.len(),
             kills: own_kills.map(kill).collect(),
-            cpu: resource(Kind::Cpu),
-            memory: resource(Kind::Memory),
+            cpu: resource(Kind::Cpu, computed.explanation.cpu.as_ref(), |amounts| amounts.cpu),
+            memory: resource(Kind::Memory, computed.explanation.memory.as_ref(), |amounts| {
+                amounts.memory
+            }),
         }
     }
 
@@ -198,7 +179,7 @@ impl Inputs<'_> {
         kill: &recommender_pod::ObservedOomKill,
         computed: &ContainerRecommendation,
     ) -> Option<bool> {
-        if self.is_from_annotation() {
+        if self.history.is_from_annotation() {
             let bump = computed.explanation.memory.as_ref().and_then(|memory| memory.bump);
             return bump.is_some_and(|bump| bump.at == kill.at).then_some(true);
         }
@@ -246,7 +227,8 @@ impl Inputs<'_> {
             |name: &str| recommendation.containers.iter().any(|known| *known.container == *name);
         for name in self.written.keys().filter(|name| !is_recommended(name)) {
             if !containers.iter().any(|other| *other.container == **name) {
-                let why = if self.is_from_annotation() { "unexplained" } else { "onlyInStatus" };
+                let why =
+                    if self.history.is_from_annotation() { "unexplained" } else { "onlyInStatus" };
                 containers.push(omitted(&Arc::from(*name), why));
             }
         }
@@ -293,7 +275,7 @@ impl Inputs<'_> {
         for invalid in self.invalid_annotations() {
             findings.push(Finding::new("annotation_ignored", invalid.to_string()));
         }
-        if !self.config.settings.per_vpa_tuning && !self.is_from_annotation() {
+        if !self.config.settings.per_vpa_tuning && !self.history.is_from_annotation() {
             let annotations = self.vpa.metadata.annotations.as_ref();
             let is_set =
                 |key: &&str| annotations.is_some_and(|annotations| annotations.contains_key(*key));
@@ -313,11 +295,11 @@ impl Inputs<'_> {
             skipped.record.starts_with(&container) || skipped.record.starts_with(&vpa)
         };
         for SkippedRecord { record: what, reason: why } in
-            self.stored.skipped.iter().filter(is_about_vpa)
+            self.history.skipped.iter().filter(is_about_vpa)
         {
             let text = format!("{what} was skipped: {why}.");
             // Not a finding if the explanation is used, if only the annotation is bad, or if the object is new and empty.
-            if self.is_from_annotation()
+            if self.history.is_from_annotation()
                 || what.contains(", annotation ")
                 || why.contains("has no status yet")
             {
@@ -327,15 +309,13 @@ impl Inputs<'_> {
             }
         }
         if !self.is_history_used() && !self.written.is_empty() {
-            findings.push(Finding::new(
-                "history_missing",
-                format!(
-                    "The status has a recommendation, but {} has no history to compute it from, and the VPA has no \
-                     explanation: is --storage the same as that of the recommender? A recommender without \
-                     checkpoints needs permission to patch verticalpodautoscalers to store explanations.",
-                    self.config.storage
-                ),
-            ));
+            let message = format!(
+                "The status has a recommendation, but {} has no history to compute it from, and the VPA has no \
+                 explanation: is --storage the same as that of the recommender? A recommender without checkpoints needs \
+                 permission to patch verticalpodautoscalers to store explanations.",
+                self.config.storage
+            );
+            findings.push(Finding::new("history_missing", message));
         } else if !self.is_history_used() {
             notes.push(
                 "No history is stored yet: a new VPA is first saved within minutes.".to_owned(),
@@ -346,7 +326,7 @@ impl Inputs<'_> {
     /// Whether a container's history is stored in upstream's format.
     fn is_upstream_format(&self, container: &str) -> bool {
         let is_of_container = |record: &&StoredRecord| *record.container == *container;
-        self.stored
+        self.history
             .records
             .iter()
             .find(is_of_container)
@@ -354,7 +334,7 @@ impl Inputs<'_> {
     }
 
     fn is_history_used(&self) -> bool {
-        self.stored.records.iter().any(|record| record.outcome == "used")
+        self.history.records.iter().any(|record| record.outcome == "used")
     }
 
     fn add_number_findings(
@@ -372,7 +352,7 @@ impl Inputs<'_> {
         let mut drift = false;
         for (container, name, resource) in resources {
             match resource.agreement {
-                Agreement::Differs if self.is_from_annotation() => findings.push(Finding::new(
+                Agreement::Differs if self.history.is_from_annotation() => findings.push(Finding::new(
                     "numbers_differ",
                     format!(
                         "{name} of {container} in the status does not match its explanation: the annotation {} was \

@@ -1,12 +1,9 @@
 //! Uses the explanation that the recommender stored on the VPA when its history is not readable.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use plimsoll_core::{
-    api::{
-        ResourceList, VerticalPodAutoscaler,
-        vpa::{self, VerticalPodAutoscalerStatus},
-    },
+    api::{ResourceList, VerticalPodAutoscaler, vpa},
     history::SkippedRecord,
     recommender::{
         ContainerRecommendation, Recommendation, RecommendationReason, ResourceAmounts,
@@ -66,21 +63,15 @@ pub fn placeholder_records(explanation: &StoredExplanation) -> Vec<StoredRecord>
     explanation.containers.iter().map(record).collect()
 }
 
-/// Recomputes the recommendation from the explanation. The conditions are taken from the status.
+/// Recomputes the recommendation from the explanation and the recommendations in the status. The conditions are taken from
+/// the status.
 pub fn desired_status(
     vpa: &VerticalPodAutoscaler,
     explanation: &StoredExplanation,
+    written: &BTreeMap<&str, &vpa::ContainerRecommendation>,
 ) -> DesiredStatus {
-    let status = vpa.status.as_ref();
-    let written = |name: &str| {
-        let recommendation = status.and_then(|status| status.recommendation.as_ref())?;
-        recommendation
-            .container_recommendations
-            .iter()
-            .find(|container| container.container_name == name)
-    };
     let container = |stored: &StoredContainer| {
-        let written = written(&stored.name);
+        let written = written.get(&*stored.name).copied();
         let cpu = stored.explanation.cpu.as_ref();
         let cpu = cpu.map(|why| numbers(Resource::Cpu, why, written, ResourceList::cpu));
         let memory = stored.explanation.memory.as_ref();
@@ -99,13 +90,12 @@ pub fn desired_status(
             explanation: stored.explanation.clone(),
         }
     };
-    let conditions = |status: &VerticalPodAutoscalerStatus| status.conditions.clone();
     DesiredStatus {
         recommendation: Recommendation {
             containers: explanation.containers.iter().map(container).collect(),
             stale: Vec::new(),
         },
-        conditions: status.map(conditions).unwrap_or_default(),
+        conditions: vpa.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default(),
         pod_limits: explanation.pod_limits,
     }
 }

@@ -1,19 +1,16 @@
 //! The report about a HorizontalPodAutoscaler. `--output json` prints it, and the text output is rendered from it alone.
 
-use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus, MetricValueStatus,
-};
+use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscalerCondition, MetricValueStatus};
 use plimsoll_core::{
     api::annotations::InvalidAnnotation,
     coordination::{RequestRange, ScalePointSource, request_range::Floor},
     hpa::{
-        Config, Decision, HpaRecord, Spec,
+        Decision, HpaRecord, Observed,
         conditions::SCALING_ACTIVE,
         evaluation::Evaluation,
-        lint::{Warning, contested_warning, spec_warnings},
+        lint::{contested_warning, spec_warnings},
         pod_groups::{NotCounted, PodGroups},
         spec::{Metric as MetricSpec, Source, Target},
-        stabilization::Direction,
         takeover::{ObjectMode, Takeover},
         vpa_rules::{FollowedScalePoint, VpaRules},
     },
@@ -181,14 +178,9 @@ pub struct FixEffect {
 /// What a report is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct HpaInput<'a> {
-    /// Namespace and name of the object.
-    pub object: (&'a str, &'a str),
+    pub observed: &'a Observed<'a>,
     /// Kind and name of the target.
     pub target: (&'a str, &'a str),
-    pub spec: &'a Spec,
-    pub status: &'a HorizontalPodAutoscalerStatus,
-    /// The flags of the HPA controller.
-    pub config: &'a Config,
     /// The decision of the HPA controller of the cluster.
     pub decision: &'a Decision,
     /// The decisions with each fix that changes the desired replicas.
@@ -207,7 +199,6 @@ pub struct HpaInput<'a> {
     pub queried: &'a [&'a str],
     /// What Plimsoll has stored of an adopted object.
     pub record: Option<&'a HpaRecord>,
-    pub now: Time,
 }
 
 /// A VPA of the target that changes requests which the replicas follow.
@@ -221,13 +212,14 @@ pub struct Contested<'a> {
 
 impl HpaReport {
     pub fn of(input: &HpaInput<'_>) -> Self {
-        let HpaInput { object: (namespace, name), spec, status, decision, .. } = *input;
+        let HpaInput { decision, .. } = *input;
+        let Observed { namespace, name, spec, status, now, .. } = *input.observed;
         let conditions = status.conditions.clone().unwrap_or_default();
         let failing = conditions
             .iter()
             .find(|condition| condition.type_ == SCALING_ACTIVE && condition.status == "False");
         Self {
-            header: ReportHeader::new(KIND, namespace, name, input.now),
+            header: ReportHeader::new(KIND, namespace, name, now),
             target: format!("{} {}", input.target.0, input.target.1),
             mode: input.takeover.mode,
             last_scale: input.record.and_then(last_scale),
@@ -267,9 +259,10 @@ fn word<T: Serialize>(value: &T) -> String {
 }
 
 fn metrics(input: &HpaInput<'_>) -> Vec<Metric> {
-    let tolerance = input.config.tolerances(input.spec.behavior.as_ref());
+    let Observed { spec, config, .. } = *input.observed;
+    let tolerance = config.tolerances(spec.behavior.as_ref());
     let tolerated = (1.0 - tolerance.down, 1.0 + tolerance.up);
-    let evaluations = input.decision.evaluations.iter().zip(&input.spec.metrics).enumerate();
+    let evaluations = input.decision.evaluations.iter().zip(&spec.metrics).enumerate();
     evaluations
         .map(|(index, (evaluation, spec))| {
             let proposal = evaluation.outcome.as_ref().ok();
@@ -366,11 +359,7 @@ fn value_text(evaluation: &Evaluation) -> Option<String> {
 fn steps(decision: &Decision) -> Option<Steps> {
     let (stabilization, limited) = (decision.stabilization.as_ref()?, decision.limited.as_ref()?);
     let held = stabilization.held.map(|held| Hold {
-        direction: match held.direction {
-            Direction::Up => "up",
-            Direction::Down => "down",
-        }
-        .to_owned(),
+        direction: word(&held.direction),
         replicas: stabilization.stabilized,
         until: held.until,
     });
@@ -385,23 +374,19 @@ fn steps(decision: &Decision) -> Option<Steps> {
 }
 
 fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
-    let HpaInput { decision, spec, .. } = *input;
+    let (decision, spec) = (input.decision, input.observed.spec);
     let mut findings = Vec::new();
     if decision.current.is_none()
         && let Some(error) = &decision.error
     {
-        findings.push(Finding::new(
-            "no_scale",
-            format!("the scale of the target cannot be read: {error}"),
-        ));
+        let message = format!("the scale of the target cannot be read: {error}");
+        findings.push(Finding::new("no_scale", message));
     }
-    let failed = decision
-        .evaluations
-        .iter()
-        .filter_map(|evaluation| Some((&evaluation.name, evaluation.outcome.as_ref().err()?)));
-    for (name, failed) in failed {
-        let message = format!("{name} is not available: {}", failed.error);
-        findings.push(Finding::new("metric_unknown", message));
+    for Evaluation { name, outcome, .. } in &decision.evaluations {
+        if let Err(failed) = outcome {
+            let message = format!("{name} is not available: {}", failed.error);
+            findings.push(Finding::new("metric_unknown", message));
+        }
     }
     if let (Some(error), true, true) =
         (&decision.error, decision.current.is_some(), decision.evaluations.is_empty())
@@ -417,16 +402,15 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
         findings.push(Finding::new("foreign_pods", message));
     }
     for Contested { vpa, resources, average_values } in input.contested {
-        let Warning { code, mut message } = contested_warning(vpa, resources);
-        message.push_str("; until then, Plimsoll does not change these requests");
+        let mut finding = Finding::from(contested_warning(vpa, resources));
+        finding.message += "; until then, Plimsoll does not change these requests";
         if !average_values.is_empty() {
-            message.push_str("; the same target in other words is ");
-            message.push_str(&average_values.join(", "));
+            finding.message += "; the same target in other words is ";
+            finding.message += &average_values.join(", ");
         }
-        findings.push(Finding::new(code, message));
+        findings.push(finding);
     }
-    let warnings = input.vpa_rules.warnings.iter();
-    findings.extend(warnings.map(|why| Finding::new(why.code, why.message.clone())));
+    findings.extend(input.vpa_rules.warnings.iter().cloned().map(Finding::from));
     let wants_more = decision.limited.as_ref().is_some_and(|limited| {
         limited.wanted > spec.max_replicas && limited.replicas == spec.max_replicas
     });
@@ -443,9 +427,7 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
     }
     let invalid = input.invalid.iter();
     findings.extend(invalid.map(|why| Finding::new("invalid_annotation", why.to_string())));
-    let warnings = spec_warnings(spec);
-    findings
-        .extend(warnings.into_iter().map(|Warning { code, message }| Finding::new(code, message)));
+    findings.extend(spec_warnings(spec).into_iter().map(Finding::from));
     findings
 }
 
@@ -453,21 +435,19 @@ fn findings(input: &HpaInput<'_>) -> Vec<Finding> {
 fn scale_point_note(followed: &FollowedScalePoint) -> String {
     let FollowedScalePoint { vpa, resource, point, .. } = followed;
     let amount = |milli| resource.quantity(milli).to_string();
-    let why = match vpa {
-        Some(vpa) => {
+    let why = vpa.as_ref().map_or_else(
+        || "plimsoll.dev/utilization-of is template".to_owned(),
+        |vpa| {
             format!("VerticalPodAutoscaler {vpa} changes the {resource} requests of the same pods")
-        }
-        None => "plimsoll.dev/utilization-of is template".to_owned(),
-    };
+        },
+    );
     let source = match point.source {
-        ScalePointSource::Template => {
-            "the target utilization of the request in the pod template".to_owned()
-        }
+        ScalePointSource::Template => "the target utilization of the request in the pod template",
         ScalePointSource::FirstRequests => {
-            "the target utilization of the first requests, as the pod template has none".to_owned()
+            "the target utilization of the first requests, as the pod template has none"
         }
         ScalePointSource::RaisedAtMax { base } => {
-            format!("raised from {} because maxReplicas are not enough", amount(base))
+            &format!("raised from {} because maxReplicas are not enough", amount(base))
         }
     };
     let request = match followed.request_range() {
@@ -495,42 +475,38 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
             Source::Pods { .. } | Source::Object { .. } | Source::External { .. }
         )
     };
-    if input.spec.metrics.iter().any(is_read_from_status) {
-        notes.push(
+    let mut note = |text: &str| notes.push(text.to_owned());
+    if input.observed.spec.metrics.iter().any(is_read_from_status) {
+        note(
             "The values of Pods, Object and External metrics are those that the HPA controller wrote to the status; the \
-             values of single pods are unknown."
-                .to_owned(),
+             values of single pods are unknown.",
         );
     }
     if !input.queried.is_empty() {
-        notes.push(format!(
+        note(&format!(
             "The values of queries in annotations ({}) are known to the controller only and left out here: they may ask \
              for more replicas, and without a value nothing is removed.",
             input.queried.join(", ")
         ));
     }
     if input.takeover.mode != ObjectMode::Shadow {
-        notes.push(if input.record.is_some() {
-            "Past recommendations and changes are those that Plimsoll has stored in the object.".to_owned()
+        note(if input.record.is_some() {
+            "Past recommendations and changes are those that Plimsoll has stored in the object."
         } else {
-            "Plimsoll has stored nothing in the object yet: is `plimsoll horizontal --mode=adopted` running?".to_owned()
+            "Plimsoll has stored nothing in the object yet: is `plimsoll horizontal --mode=adopted` running?"
         });
         return notes;
     }
-    let is_held =
-        input.decision.stabilization.is_some_and(|stabilization| stabilization.held.is_some());
-    if is_held {
-        notes.push(
+    if input.decision.stabilization.is_some_and(|stabilization| stabilization.held.is_some()) {
+        note(
             "Past recommendations are in the memory of the HPA controller only: that the change is delayed is known from \
-             the condition AbleToScale, and the time is the latest one at which the delay ends."
-                .to_owned(),
+             the condition AbleToScale, and the time is the latest one at which the delay ends.",
         );
     }
-    if input.spec.behavior.is_some() {
-        notes.push(
+    if input.observed.spec.behavior.is_some() {
+        note(
             "Past changes are in the memory of the HPA controller only: policies are applied as if there were none within \
-             their periods."
-                .to_owned(),
+             their periods.",
         );
     }
     notes
@@ -540,11 +516,13 @@ fn notes(input: &HpaInput<'_>) -> Vec<String> {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscalerStatus;
     use plimsoll_core::{
         coordination::{ContainerRequests, Template},
         hpa::{
-            Answer, Fetched, Fixes, HpaState, NO_OPTIONS, Observed, Pod, ScaleError, ScaleValues,
-            SharedMemory, decide,
+            Answer, Config, Fetched, Fixes, HpaState, NO_OPTIONS, Pod, ScaleError, ScaleValues,
+            SharedMemory, Spec, decide,
+            lint::Warning,
             options::UtilizationOf,
             pod::Container,
             vpa_rules::{TargetVpa, VpaContext},
@@ -603,11 +581,8 @@ mod tests {
         };
         let decision = decide(&observed, &[Some(fetched)]);
         HpaReport::of(&HpaInput {
-            object: ("shop", "web"),
+            observed: &observed,
             target: ("Deployment", "web"),
-            spec: &spec,
-            status: &status,
-            config: &config,
             decision: &decision,
             fixes: &[],
             foreign_pods: case.foreign,
@@ -617,7 +592,6 @@ mod tests {
             invalid: &[],
             queried: &[],
             record: None,
-            now: NOW,
         })
     }
 

@@ -7,7 +7,7 @@ use plimsoll_core::hpa::takeover::ObjectMode;
 
 use super::report::{HpaReport, LastScale, Metric, PodCounts, Steps, UncountedPod};
 use crate::report::{
-    explain::report_parts::{ago, render_findings_and_notes, since},
+    explain::report_parts::{ago, proposal_status, render_findings_and_notes, since},
     style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW},
 };
 
@@ -89,24 +89,15 @@ fn render_verdict(page: &mut Page<'_>, report: &HpaReport) {
     }
 }
 
-/// Whether a metric was chosen, or why another one was.
-fn metric_status(metric: &Metric, metrics: &[Metric]) -> &'static str {
-    let Some(chosen) = metrics.iter().find(|metric| metric.chosen) else { return "" };
-    match metric.proposal {
-        _ if metric.chosen => "chosen",
-        Some(own) if chosen.proposal > Some(own) => "another metric proposes more",
-        Some(_) => "another metric proposes the same and comes first",
-        None => "",
-    }
-}
-
 /// The name without the selector, which Go prints as a struct.
 fn short_name(name: &str) -> &str {
     name.split_once("(&LabelSelector").map_or(name, |(short, _)| short).trim_end_matches("(nil)")
 }
 
 fn render_metric(page: &mut Page<'_>, metric: &Metric, metrics: &[Metric]) {
-    page.heading(short_name(&metric.name), metric_status(metric, metrics));
+    let all = metrics.iter().map(|metric| (metric.chosen, metric.proposal));
+    let status = proposal_status((metric.chosen, metric.proposal), all);
+    page.heading(short_name(&metric.name), status);
     if let Some(error) = &metric.error {
         page.paragraph(&page.paint(RED, "unknown"), error);
         return;

@@ -3,8 +3,8 @@
 use plimsoll_core::types::Time;
 
 use super::report::{
-    Container, ContainerAmounts, Guards, LeaseState, Need, ObjectName, Order, PodReport,
-    RequestPosition,
+    ChangesMade, Container, ContainerAmounts, Guards, LeaseState, Need, ObjectName, Order,
+    PodReport, RequestPosition, Rollout, Windows,
 };
 use crate::report::{
     explain::report_parts::{ago, columns, render_findings_and_notes, row, since},
@@ -151,30 +151,23 @@ fn render_guards(page: &mut Page<'_>, report: &PodReport, guards: &Guards) {
     let recommender = report.vpa.as_ref().map_or("default", |vpa| &vpa.recommender);
     line("recommender", &lease_line(recommender, &guards.recommender, now));
     line("admission", admission(&guards.admission_controller));
-    line(
-        "windows",
-        &match (guards.windows.limited, guards.windows.open, guards.windows.next) {
-            (false, ..) => "none: changes are allowed at any time".to_owned(),
-            (_, true, _) => "open now".to_owned(),
-            (_, false, Some(next)) => format!("closed until {}", moment(next, now)),
-            (_, false, None) => "closed, and never opens".to_owned(),
-        },
-    );
-    line(
-        "workload",
-        &guards.rollout.map_or_else(
-            || "no change recorded".to_owned(),
-            |rollout| {
-                format!(
-                    "last changed {}; since the canary pod {} evicted, {} changed in total; rollout {} in a row",
-                    ago(rollout.last, now),
-                    rollout.evicted,
-                    rollout.touched,
-                    rollout.streak.saturating_add(1)
-                )
-            },
-        ),
-    );
+    let Windows { limited, open, next } = guards.windows;
+    let windows = match next {
+        _ if !limited => "none: changes are allowed at any time".to_owned(),
+        _ if open => "open now".to_owned(),
+        Some(next) => format!("closed until {}", moment(next, now)),
+        None => "closed, and never opens".to_owned(),
+    };
+    line("windows", &windows);
+    let rollout = |Rollout { last, touched, evicted, streak, .. }: Rollout| {
+        format!(
+            "last changed {}; since the canary pod {evicted} evicted, {touched} changed in total; rollout {} in a row",
+            ago(last, now),
+            streak.saturating_add(1)
+        )
+    };
+    let workload = guards.rollout.map_or_else(|| "no change recorded".to_owned(), rollout);
+    line("workload", &workload);
     if let Some(changed) = &guards.last_change {
         line("this pod", &format!("{} {}", changed.what, ago(changed.at, now)));
     }
@@ -184,21 +177,13 @@ fn render_guards(page: &mut Page<'_>, report: &PodReport, guards: &Guards) {
         line("breaker", &format!("{} [{}]: {state}", breaker.message, breaker.harm));
     }
     if let Some(since) = guards.rewritten_since {
-        line(
-            "rewritten",
-            &format!("another writer overwrote the recommended values {}", ago(since, now)),
-        );
+        let since = ago(since, now);
+        line("rewritten", &format!("another writer overwrote the recommended values {since}"));
     }
-    for spent in &guards.changes {
-        let limit = spent.allowed.map_or_else(|| "no limit".to_owned(), |most| most.to_string());
-        let plural = if spent.made == 1 { "" } else { "s" };
-        line(
-            &spent.within,
-            &format!(
-                "{} {}{plural} within the last hour, limit: {limit}",
-                spent.made, spent.charge
-            ),
-        );
+    for ChangesMade { within, charge, made, allowed } in &guards.changes {
+        let limit = allowed.map_or_else(|| "no limit".to_owned(), |most| most.to_string());
+        let plural = if *made == 1 { "" } else { "s" };
+        line(within, &format!("{made} {charge}{plural} within the last hour, limit: {limit}"));
     }
     if let Some(until) = guards.cluster_stopped_until {
         line("cluster", &format!("all changes are blocked until {}", moment(until, now)));

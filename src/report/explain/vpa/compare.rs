@@ -4,7 +4,7 @@ use plimsoll_core::{
     recommender::{
         ResourceExplanation,
         estimate::{Resource, confidence_multiplier},
-        explanation::{ConfidenceFactor, EstimateStep},
+        explanation::EstimateStep,
     },
     types::{Time, quantity::Quantity},
 };
@@ -28,14 +28,16 @@ pub fn agreement(
         return Agreement::Same;
     }
     // The recommender may have ingested more samples since its last save, at most until now.
-    let later = later_confidence(chain, at);
+    let (then, later) = (chain.evidence.confidence, later_confidence(chain, at));
+    // The factor by which a bound moves from the confidence of the chain to the later one.
+    let ratio = |factor| confidence_multiplier(factor, later) / confidence_multiplier(factor, then);
     let near = |written: Option<Quantity>, recomputed: Option<Quantity>, step: &EstimateStep| match (
         written, recomputed,
     ) {
         (None, None) => true,
         (Some(written), Some(recomputed)) => {
             let (written, recomputed) = (written.as_f64(), recomputed.as_f64());
-            let moved = step.stretch.map_or(1.0, |factor| confidence_ratio(factor, chain, later));
+            let moved = step.stretch.map_or(1.0, ratio);
             within(resource, written, recomputed, recomputed * moved)
         }
         _ => false,
@@ -59,16 +61,6 @@ fn within(resource: Resource, written: f64, one: f64, other: f64) -> bool {
     }
     let (min, max) = (one.min(other), one.max(other));
     written >= min * (1.0 - TOLERANCE) - first && written <= max * (1.0 + TOLERANCE) + first
-}
-
-/// The factor by which a bound moves from the confidence of the chain to a later confidence.
-fn confidence_ratio(
-    confidence_factor: ConfidenceFactor,
-    chain: &ResourceExplanation,
-    later: f64,
-) -> f64 {
-    confidence_multiplier(confidence_factor, later)
-        / confidence_multiplier(confidence_factor, chain.evidence.confidence)
 }
 
 fn later_confidence(chain: &ResourceExplanation, at: Time) -> f64 {

@@ -49,7 +49,7 @@ impl EstimateSteps {
             let target = Self::compute(resource, chain, EstimateKind::Target).clamped;
             clamped = clamped.min(resource.scale(target, most.max(1.0)));
         }
-        let rounded = resource.quantity(clamped, &chain.rounding);
+        let rounded = chain.rounding.quantity(resource, clamped);
         let capped = chain.cap.apply(rounded).0;
         Self {
             percentile,

@@ -1,6 +1,5 @@
 //! The text output about a planned request: what was decided, and each number of it.
 
-use jiff::tz::TimeZone;
 use plimsoll_core::{
     recommender::plan::{
         CpuDecision, CpuOutcome, HourCost, KeptBecause, MemoryDecision, MemoryOutcome,
@@ -9,6 +8,7 @@ use plimsoll_core::{
     types::Time,
 };
 
+use super::resource_text::trimmed;
 use crate::report::explain::report_parts::ago;
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -31,45 +31,29 @@ fn cpu_lines(decision: &CpuDecision, lines: &mut Vec<(&'static str, String)>) {
     lines.push(("decision", outcome(decision)));
     let Some(plan) = &decision.plan else { return };
     if matches!(decision.outcome, CpuOutcome::Changed { out_of_turn: true }) {
-        lines.push((
-            "at once",
-            format!(
-                "{} of the last half hour lay above {}",
-                percent(decision.alarm),
-                cores(decision.request)
-            ),
-        ));
+        let (share, request) = (percent(decision.alarm), cores(decision.request));
+        lines.push(("at once", format!("{share} of the last half hour lay above {request}")));
     }
     lines.push(("cost", costs(plan)));
-    lines.push((
-        "gain",
-        format!(
-            "{} saves {} of a day's usage over the next {} h; a change must save {}",
-            cores(plan.best),
-            share(plan.gain),
-            plan.horizon_hours,
-            share(plan.price)
-        ),
-    ));
-    lines.push((
-        "usage",
-        format!(
-            "from {:02}:00 UTC, {} of the usage was up to {}",
-            plan.hour,
-            percent(plan.share_below_best),
-            cores(plan.best)
-        ),
-    ));
+    let best = cores(plan.best);
+    let gain = format!(
+        "{best} saves {} of a day's usage over the next {} h; a change must save {}",
+        share(plan.gain),
+        plan.horizon_hours,
+        share(plan.price)
+    );
+    lines.push(("gain", gain));
+    let below = percent(plan.share_below_best);
+    let usage = format!("from {:02}:00 UTC, {below} of the usage was up to {best}", plan.hour);
+    lines.push(("usage", usage));
     if let Some(forgotten) = plan.forgotten {
-        lines.push((
-            "left out",
-            format!(
-                "usage up to {}: nothing was above {} in the last {} days",
-                cores(forgotten),
-                cores(plan.highest),
-                plan.days
-            ),
-        ));
+        let left_out = format!(
+            "usage up to {}: nothing was above {} in the last {} days",
+            cores(forgotten),
+            cores(plan.highest),
+            plan.days
+        );
+        lines.push(("left out", left_out));
     }
     lines.push(("next hour", cores(plan.next_hour)));
 }
@@ -120,39 +104,32 @@ fn costs(plan: &PlanEvaluation) -> String {
 
 fn memory_lines(decision: &MemoryDecision, at: Time, lines: &mut Vec<(&'static str, String)>) {
     let (request, target) = (mebibytes(decision.request), mebibytes(decision.target));
-    lines.push((
-        "decision",
-        match decision.outcome {
-            MemoryOutcome::Raised => format!("raised from {request} to {target}"),
-            MemoryOutcome::Lowered => format!("lowered from {request} to {target}"),
-            MemoryOutcome::CloseEnough => format!("kept {request}: it is close enough"),
-            MemoryOutcome::RecentlyChanged => {
-                format!("kept {request}: the last change is too recent to lower it")
-            }
-            MemoryOutcome::NoRecentSamples => {
-                format!("kept {request}: there are no recent samples to lower it")
-            }
-        },
-    ));
-    let day = jiff::Timestamp::from(decision.peak_day).to_zoned(TimeZone::UTC);
-    lines.push((
-        "peak",
-        match decision.oom_at {
-            Some(killed) => format!(
-                "OOM-killed {}: {} until usage shows otherwise",
-                ago(killed, at),
-                mebibytes(decision.wanted)
-            ),
-            None => format!(
-                "highest usage of today and {} days: {}, on the day from {}; with {} % margin {}",
-                decision.days,
-                mebibytes(decision.peak),
-                day.strftime("%A %H:%M UTC"),
-                trimmed(decision.margin * 100.0, 1),
-                mebibytes(decision.wanted)
-            ),
-        },
-    ));
+    let outcome = match decision.outcome {
+        MemoryOutcome::Raised => format!("raised from {request} to {target}"),
+        MemoryOutcome::Lowered => format!("lowered from {request} to {target}"),
+        MemoryOutcome::CloseEnough => format!("kept {request}: it is close enough"),
+        MemoryOutcome::RecentlyChanged => {
+            format!("kept {request}: the last change is too recent to lower it")
+        }
+        MemoryOutcome::NoRecentSamples => {
+            format!("kept {request}: there are no recent samples to lower it")
+        }
+    };
+    lines.push(("decision", outcome));
+    let wanted = mebibytes(decision.wanted);
+    let peak = match decision.oom_at {
+        Some(killed) => {
+            format!("OOM-killed {}: {wanted} until usage shows otherwise", ago(killed, at))
+        }
+        None => format!(
+            "highest usage of today and {} days: {}, on the day from {}; with {} % margin {wanted}",
+            decision.days,
+            mebibytes(decision.peak),
+            jiff::Timestamp::from(decision.peak_day).strftime("%A %H:%M UTC"),
+            trimmed(decision.margin * 100.0, 1),
+        ),
+    };
+    lines.push(("peak", peak));
 }
 
 fn cores(cores: f64) -> String {
@@ -173,14 +150,6 @@ fn percent(share: f64) -> String {
 
 fn share(share: f64) -> String {
     trimmed(share, 3)
-}
-
-fn trimmed(number: f64, digits: usize) -> String {
-    let text = format!("{number:.digits$}");
-    if text.contains('.') {
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
-    }
-    text
 }
 
 #[cfg(test)]

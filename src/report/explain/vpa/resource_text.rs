@@ -6,7 +6,7 @@ use plimsoll_core::{
     recommender::{
         RecommendationReason, ResourceExplanation,
         estimate::Resource as Kind,
-        explanation::{Basis, ConfidenceFactor},
+        explanation::{self, ConfidenceFactor},
         throttling::Throttled,
     },
     types::{
@@ -28,10 +28,7 @@ use crate::report::{
 
 pub(super) fn render_resource(page: &mut Page<'_>, kind: Kind, resource: &Resource, at: Time) {
     let Resource { agreement, status, recomputed, chain, requests } = resource;
-    let name = match kind {
-        Kind::Cpu => "cpu",
-        Kind::Memory => "memory",
-    };
+    let name: &str = kind.into();
     let columns = columns(page, ["target", "lower", "upper", "uncapped"]);
     page.line(format_args!("  {}{columns}", page.paint(BOLD, &format!("{name:<12}"))));
     match status {
@@ -64,14 +61,11 @@ pub(crate) fn render_steps(page: &mut Page<'_>, kind: Kind, chain: &ResourceExpl
         line(label, &number(kind, chain, estimate));
     }
     if let Some(bump) = &chain.bump {
+        let (base, counted) = (amount(kind, bump.base), amount(kind, bump.counted));
+        let killed = ago(bump.at, at);
         line(
             "OOM bump",
-            &format!(
-                "OOM-killed {}: memory peak raised from {} to {}",
-                ago(bump.at, at),
-                amount(kind, bump.base),
-                amount(kind, bump.counted)
-            ),
+            &format!("OOM-killed {killed}: memory peak raised from {base} to {counted}"),
         );
     }
     if let Some(throttled) = &chain.throttled {
@@ -107,8 +101,8 @@ fn requested(requests: &super::report::Requests) -> String {
 fn evidence(chain: &ResourceExplanation, at: Time) -> String {
     let evidence = &chain.evidence;
     let resource = match evidence.of {
-        Basis::Cpu => "CPU",
-        Basis::Memory => "memory",
+        explanation::Resource::Cpu => "CPU",
+        explanation::Resource::Memory => "memory",
     };
     if evidence.samples == 0 {
         return "no samples yet".to_owned();
@@ -129,25 +123,20 @@ fn number(kind: Kind, chain: &ResourceExplanation, estimate: EstimateKind) -> St
     if chain.plan.is_some() {
         return planned_number(kind, &steps, step.decided_by);
     }
+    let amount = |milli_or_bytes| amount(kind, milli_or_bytes);
     let of = if step.largest_replica.is_some() { " of the largest replica" } else { "" };
     let percentile = short(step.percentile * 100.0);
-    let mut text = vec![format!(
-        "{}: p{percentile}{of} reads {}",
-        step.decided_by,
-        amount(kind, steps.percentile)
-    )];
+    let read = amount(steps.percentile);
+    let mut text = vec![format!("{}: p{percentile}{of} reads {read}", step.decided_by)];
     if steps.with_margin != steps.percentile {
         let margin = short(chain.margin * 100.0);
-        text.push(format!(", with {margin} % margin {}", amount(kind, steps.with_margin)));
+        text.push(format!(", with {margin} % margin {}", amount(steps.with_margin)));
     }
-    if let Some(throttled) =
-        chain.throttled.filter(|_| steps.raised_for_throttling != steps.with_margin)
+    if let Some(throttled) = chain.throttled
+        && steps.raised_for_throttling != steps.with_margin
     {
-        let factor = short(throttled.factor);
-        text.push(format!(
-            ", times {factor} for throttling {}",
-            amount(kind, steps.raised_for_throttling)
-        ));
+        let (factor, raised) = (short(throttled.factor), amount(steps.raised_for_throttling));
+        text.push(format!(", times {factor} for throttling {raised}"));
     }
     if let (Some(factor), Some(ConfidenceFactor { weight, exponent })) =
         (steps.confidence_factor, step.stretch)
@@ -156,13 +145,13 @@ fn number(kind: Kind, chain: &ResourceExplanation, estimate: EstimateKind) -> St
             ", times {} for confidence, (1 + {weight} / {})^{exponent}: {}",
             short(factor),
             short(chain.evidence.confidence),
-            amount(kind, steps.scaled_by_confidence)
+            amount(steps.scaled_by_confidence)
         ));
     }
     if steps.clamped > steps.scaled_by_confidence {
-        text.push(format!(", raised to the floor of {}", amount(kind, steps.clamped)));
+        text.push(format!(", raised to the floor of {}", amount(steps.clamped)));
     } else if steps.clamped < steps.scaled_by_confidence {
-        text.push(format!(", capped at {}", amount(kind, steps.clamped)));
+        text.push(format!(", capped at {}", amount(steps.clamped)));
     }
     if steps.capped != steps.rounded {
         text.push(format!(", limited to {}", steps.capped));
@@ -257,6 +246,11 @@ fn short(number: f64) -> String {
         size if size >= 1.0 => 2,
         _ => 4,
     };
+    trimmed(number, digits)
+}
+
+/// Formats a number with at most this many decimals.
+pub(super) fn trimmed(number: f64, digits: usize) -> String {
     let text = format!("{number:.digits$}");
     if text.contains('.') {
         return text.trim_end_matches('0').trim_end_matches('.').to_owned();

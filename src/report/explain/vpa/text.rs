@@ -57,14 +57,13 @@ fn annotation_source_text(report: &VpaReport) -> String {
 }
 
 fn recomputed_text(report: &VpaReport) -> String {
+    let history = match &*report.history.storage {
+        "checkpoint" => "checkpoints",
+        storage => &format!("{storage} history"),
+    };
     format!(
-        "Recomputed by the recommender's own code from the {}, the VPA and its current pods. Pass the flags of the \
+        "Recomputed by the recommender's own code from the {history}, the VPA and its current pods. Pass the flags of the \
          recommender {:?}.",
-        if report.history.storage == "checkpoint" {
-            "checkpoints".to_owned()
-        } else {
-            format!("{} history", report.history.storage)
-        },
         report.recommender,
     )
 }
@@ -80,10 +79,8 @@ fn pods(count: usize) -> String {
 fn render_container(page: &mut Page<'_>, report: &VpaReport, container: &Container) {
     page.heading(&format!("CONTAINER {}", container.name), &format!("in {}", pods(container.pods)));
     let record = report.history.records.iter().find(|record| record.container == container.name);
-    page.paragraph(
-        "history",
-        &record.map_or_else(no_history_text, |record| stored(record, report)),
-    );
+    let no_history = || "not stored yet: the container exists, but there is no data".to_owned();
+    page.paragraph("history", &record.map_or_else(no_history, |record| stored(record, report)));
     for kill in &container.kills {
         let counted = match kill.counted {
             Some(true) => ": counted",
@@ -98,10 +95,6 @@ fn render_container(page: &mut Page<'_>, report: &VpaReport, container: &Contain
             render_resource(page, kind, resource, report.header.at);
         }
     }
-}
-
-fn no_history_text() -> String {
-    "not stored yet: the container exists, but there is no data".to_owned()
 }
 
 fn stored(record: &StoredRecord, report: &VpaReport) -> String {

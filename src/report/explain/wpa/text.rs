@@ -9,7 +9,7 @@ use plimsoll_core::{
 
 use super::report::WpaReport;
 use crate::report::{
-    explain::report_parts::{ago, render_findings_and_notes, since},
+    explain::report_parts::{ago, proposal_status, render_findings_and_notes, since},
     style::{BOLD, DIM, GREEN, Page, RED, Style, YELLOW},
 };
 
@@ -51,24 +51,14 @@ fn verdict(page: &mut Page<'_>, report: &WpaReport) {
     page.line(format_args!("    {} -> {} replicas{when}", decision.from, decision.to));
 }
 
-/// Whether a source was chosen, or why another one was.
-fn source_status(source: &MetricDecisionStatus, sources: &[MetricDecisionStatus]) -> &'static str {
-    let Some(chosen) = sources.iter().find(|source| source.chosen) else { return "" };
-    match source.proposal {
-        _ if source.chosen => "chosen",
-        Some(own) if chosen.proposal > Some(own) => "another metric proposes more",
-        Some(_) => "another metric proposes the same and comes first",
-        None => "",
-    }
-}
-
 fn render_source(
     page: &mut Page<'_>,
     source: &MetricDecisionStatus,
     sources: &[MetricDecisionStatus],
     now: Time,
 ) {
-    page.heading(&source.name, source_status(source, sources));
+    let all = sources.iter().map(|source| (source.chosen, source.proposal));
+    page.heading(&source.name, proposal_status((source.chosen, source.proposal), all));
     let since = since(", since ", source.since.as_ref().map(conditions::from_timestamp), now);
     if !source.unknown.is_empty() {
         let message = format!("{}{since}", source.message);
@@ -128,34 +118,5 @@ fn render_conditions(page: &mut Page<'_>, report: &WpaReport) {
             format!("{} ({}){since}: {}", condition.status, condition.reason, condition.message);
         page.line(format_args!("  {}", condition.kind));
         page.block(4, DIM, &text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_source_has_the_reason_why_it_was_chosen_or_not() {
-        let source = |proposal, chosen| MetricDecisionStatus {
-            proposal,
-            chosen,
-            ..MetricDecisionStatus::default()
-        };
-        let sources = [
-            source(Some(3), false),
-            source(Some(5), true),
-            source(Some(5), false),
-            source(None, false),
-        ];
-        let statuses = sources.each_ref().map(|source| source_status(source, &sources));
-        let expected = [
-            "another metric proposes more",
-            "chosen",
-            "another metric proposes the same and comes first",
-            "",
-        ];
-        assert_eq!(statuses, expected);
-        assert_eq!(source_status(&sources[0], &sources[..1]), "", "nothing was decided");
     }
 }

@@ -125,7 +125,7 @@ impl<'a> RecommendationSink<'a> {
             let measured = ContainerKey::new(workload.clone(), Arc::clone(&container));
             if let Some(throttling) = self.throttling.measured.get(&measured) {
                 let of = ContainerKey::new(key.clone(), container);
-                self.registry.ingest().set_throttling(&of, *throttling, now);
+                self.registry.ingest().set_throttling(&of, Some(*throttling), now);
             }
         }
         let recommendation = self.registry.recommend(key, now).unwrap_or_default();

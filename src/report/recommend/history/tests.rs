@@ -7,7 +7,7 @@ use std::{
 };
 
 use plimsoll_core::{
-    history::{Measurement, Sample, SampleBatch, Sink, Throttling, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch, Sink, Throttling},
     recommender::{HistoryBootstrap, Recommendation, Settings, VpaRegistry, VpaSettings},
     rightsizing::survey::Node,
     types::{ContainerKey, compat::Compat, units::Bytes},
@@ -55,8 +55,8 @@ fn feed(sink: &mut dyn Sink, key: &ObjectKey, container: &str, pod: &str, seed: 
             (1..=12).map(|step| (start.later(5 * MINUTE * step), 3e8 + 2e8 * next())).collect();
         let batch =
             |gauge, covers, points| SampleBatch { replica: &replica, gauge, covers, points };
-        sink.batch(&key, batch(UsageMetric::Cpu, Some(MINUTE), &cpu));
-        sink.batch(&key, batch(UsageMetric::Memory, Some(5 * MINUTE), &memory));
+        sink.batch(&key, batch(Resource::Cpu, Some(MINUTE), &cpu));
+        sink.batch(&key, batch(Resource::Memory, Some(5 * MINUTE), &memory));
         if hour == 40 && seed.is_multiple_of(2) {
             let measurement =
                 Measurement::OutOfMemory { request_bytes: 1 << 28, limit_bytes: Some(1 << 29) };
@@ -115,7 +115,7 @@ fn recommender(
     sink.complete(&key);
     for (container, measured) in throttling {
         let key = ContainerKey::new(key.clone(), *container);
-        sink.registry.ingest().set_throttling(&key, *measured, NOW);
+        sink.registry.ingest().set_throttling(&key, Some(*measured), NOW);
     }
     sink.registry.recommend(&key, NOW).expect("its history is loaded")
 }

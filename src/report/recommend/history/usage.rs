@@ -1,7 +1,7 @@
 //! What the samples of a container show beside the recommendation, computed while they pass.
 
 use plimsoll_core::{
-    history::{Measurement, Sample, SampleBatch, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch},
     rightsizing::{daily_peaks::DailyPeaks, evidence::MemoryPeak},
     types::{
         Time,
@@ -62,14 +62,14 @@ impl ContainerUsage {
         self.first_sample = Some(self.first_sample.map_or(*first, |known| known.min(*first)));
         self.last_sample = self.last_sample.max(Some(*last));
         match batch.gauge {
-            UsageMetric::Cpu => {
+            Resource::Cpu => {
                 self.cpu_samples += batch.points.len() as u64;
                 if let Some(request) = self.cpu_request.map(MilliCpu::as_cores) {
                     let above = batch.points.iter().filter(|(_, cores)| *cores > request).count();
                     self.above_request += above as u64;
                 }
             }
-            UsageMetric::Memory => {
+            Resource::Memory => {
                 for &(at, bytes) in batch.points {
                     let bytes = Bytes::from_f64(bytes);
                     self.daily_memory_peaks.add(MemoryPeak { bytes, at });
@@ -104,7 +104,7 @@ mod tests {
 
     fn cpu(usage: &mut ContainerUsage, points: &[(Time, f64)]) {
         let replica: Arc<str> = "web-0".into();
-        let gauge = UsageMetric::Cpu;
+        let gauge = Resource::Cpu;
         usage.add_batch(SampleBatch { replica: &replica, gauge, covers: None, points });
     }
 
@@ -127,7 +127,7 @@ mod tests {
         let mut usage = ContainerUsage::default();
         let points = [(5.0, 10.0), (9.0, 30.0), (10.0, 30.0), (11.0, 2.0)]
             .map(|(at, value)| (Time::from_secs(at as i64), value));
-        let gauge = UsageMetric::Memory;
+        let gauge = Resource::Memory;
         usage.add_batch(SampleBatch { replica: &replica, gauge, covers: None, points: &points });
         let peak = MemoryPeak { bytes: Bytes(30), at: Time::from_secs(9) };
         assert_eq!(usage.memory_peak, Some(peak));

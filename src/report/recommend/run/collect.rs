@@ -43,7 +43,7 @@ use crate::{
 };
 
 /// The user agent of requests to the API server.
-const USER_AGENT: &str = concat!("plimsoll-recommend/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = "plimsoll-recommend";
 
 /// The default step of CPU samples in the recommender.
 const DEFAULT_STEP: Duration = Duration::from_mins(1);
@@ -103,6 +103,7 @@ impl Collected {
     }
 
     /// The same with the workloads of a newer survey, and with newer evidence of some of them.
+    #[must_use]
     pub fn with_part(&self, survey: &Arc<Survey>, part: &EvidenceByWorkload) -> Self {
         let Self { sources, remarks, unread, runs_window, .. } = self;
         let mut evidence = self.evidence.clone();

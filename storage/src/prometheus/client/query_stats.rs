@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::prometheus::decode::ResponseSummary;
 
+const MAX_WARNINGS: usize = 20;
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryStats {
     pub queries: u64,
@@ -22,13 +24,11 @@ pub struct QueryStats {
     pub time: Duration,
     /// Distinct warnings of the server.
     pub warnings: Vec<String>,
-    /// Distinct infos of the server.
-    pub infos: Vec<String>,
 }
 
 impl QueryStats {
     pub(super) fn add(&mut self, summary: ResponseSummary, time: Duration) {
-        let ResponseSummary { series, points, histograms, bytes, warnings, infos, .. } = summary;
+        let ResponseSummary { series, points, histograms, bytes, warnings, .. } = summary;
         self.merge(Self {
             queries: 1,
             series,
@@ -37,7 +37,6 @@ impl QueryStats {
             bytes,
             time,
             warnings,
-            infos,
             ..Self::default()
         });
     }
@@ -51,17 +50,11 @@ impl QueryStats {
         self.histograms += other.histograms;
         self.bytes += other.bytes;
         self.time += other.time;
-        merge(&mut self.warnings, other.warnings);
-        merge(&mut self.infos, other.infos);
-    }
-}
-
-fn merge(into: &mut Vec<String>, notes: impl IntoIterator<Item = String>) {
-    // The parts of a range repeat notes, perhaps with other numbers in them.
-    const MOST: usize = 20;
-    for note in notes {
-        if into.len() < MOST && !into.contains(&note) {
-            into.push(note);
+        // The parts of a range repeat warnings, perhaps with other numbers in them.
+        for warning in other.warnings {
+            if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
         }
     }
 }

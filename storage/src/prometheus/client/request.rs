@@ -6,6 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+use futures::{
+    StreamExt as _,
+    stream::{self, BoxStream},
+};
 use reqwest::{
     Response,
     header::{CONTENT_TYPE, RETRY_AFTER},
@@ -14,15 +19,14 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use super::{CompletedQuery, QueryLimits, QueryObserver};
 use crate::prometheus::{
-    decode::{DecodeError, IgnoreSeries, ResponseDecoder, ResponseSummary, SeriesVisitor},
+    decode::{
+        DecodeError, IgnoreSeries, ResponseKind, ResponseSummary, SeriesVisitor, decode_response,
+    },
     query_error::{QueryError, ResponseHead},
     transport::{Transport, compressed_body::TransferredBytes},
 };
 use plimsoll_core::types::Time;
 
-pub(super) const SERIES_PATH: &str = "/api/v1/series";
-/// Bytes to decode before checking whether the visitor is full.
-const CHUNK_BYTES: usize = 64 << 10;
 /// Bytes to read of an error response: enough for the errors of Prometheus, which repeat the query.
 const MAX_ERROR_BYTES: usize = 256 << 10;
 /// Size limit of a document. Flags and build information take some KB, label values of a large server some MB.
@@ -54,12 +58,12 @@ impl RequestSender {
         &self,
         path: &str,
         form: &[(&str, String)],
-        decoder: fn() -> ResponseDecoder,
+        kind: ResponseKind,
         visitor: &mut impl SeriesVisitor,
     ) -> Result<ResponseSummary, QueryError> {
         let mut failures = 0;
         loop {
-            match self.exchange(path, form, decoder(), visitor).await {
+            match self.exchange(path, form, kind, visitor).await {
                 Ok((summary, _)) => return Ok(summary),
                 Err(failure) => self.wait_for_retry(&mut failures, failure).await?,
             }
@@ -87,14 +91,14 @@ impl RequestSender {
         &self,
         path: &str,
         form: &[(&str, String)],
-        decoder: ResponseDecoder,
+        kind: ResponseKind,
         visitor: &mut impl SeriesVisitor,
     ) -> Result<(ResponseSummary, Duration), QueryError> {
         let mut parameters = form.to_vec();
         parameters.push(("timeout", seconds(self.limits.timeout)));
         let borrowed = &mut *visitor;
         let read = move |response| async move {
-            Ok((self.read(path, response, decoder, borrowed).await?, ()))
+            Ok((self.read(path, response, kind, borrowed).await?, ()))
         };
         let result = self.send(path, form, &parameters, read).await;
         if result.is_err() {
@@ -105,12 +109,12 @@ impl RequestSender {
 
     /// Fetches a JSON document from this path, for information about the server itself.
     pub async fn fetch(&self, path: &str, form: &[(&str, String)]) -> Result<Vec<u8>, QueryError> {
-        let read = |mut response: Response| async move {
+        let read = |response: Response| async move {
             let mut body = Vec::new();
             let transferred = response.extensions().get::<TransferredBytes>().cloned();
-            let limit = self.limits.timeout;
-            while let Some(piece) = chunk(&mut response, body.len() as u64, limit).await? {
-                body.extend_from_slice(&piece);
+            let mut pieces = pieces(response, self.limits.timeout);
+            while let Some(piece) = pieces.next().await {
+                body.extend_from_slice(&piece?);
                 if body.len() > MAX_DOCUMENT_BYTES {
                     return Err(QueryError::TooLarge(format!(
                         "the response of {path} has more than {MAX_DOCUMENT_BYTES} bytes"
@@ -163,38 +167,43 @@ impl RequestSender {
         result.map(|(summary, read)| (summary, read, duration))
     }
 
-    async fn read(
+    async fn read<V: SeriesVisitor>(
         &self,
         path: &str,
-        mut response: Response,
-        mut decoder: ResponseDecoder,
-        visitor: &mut impl SeriesVisitor,
+        response: Response,
+        kind: ResponseKind,
+        visitor: &mut V,
     ) -> Result<ResponseSummary, QueryError> {
         let limits = &self.limits;
         let transferred = response.extensions().get::<TransferredBytes>().cloned();
-        let decode_error = |error| decode_failure(path, error);
-        while let Some(piece) = chunk(&mut response, decoder.summary.bytes, limits.timeout).await? {
-            for piece in piece.chunks(CHUNK_BYTES) {
-                decoder.push(piece, visitor).map_err(decode_error)?;
-                if visitor.is_full() {
-                    return Err(QueryError::CollectorFull);
+        let pieces = pieces(response, limits.timeout).map(|piece| Ok(piece?));
+        let check = |summary: &ResponseSummary, visitor: &V| {
+            let exceeds = |count: u64, max: Option<u64>, unit| match max {
+                Some(max) if count > max => {
+                    let why = format!("the response has more than {max} {unit}");
+                    Err(QueryError::TooLarge(why))
                 }
+                _ => Ok(()),
+            };
+            exceeds(summary.bytes, limits.max_response_bytes, "bytes")?;
+            exceeds(summary.points, limits.max_response_points, "points")?;
+            if visitor.is_full() {
+                return Err(QueryError::CollectorFull.into());
             }
-            let ResponseSummary { bytes, points, .. } = decoder.summary;
-            if let Some(max) = limits.max_response_bytes.filter(|max| bytes > *max) {
-                return Err(QueryError::TooLarge(format!(
-                    "the response has more than {max} bytes"
-                )));
+            Ok(self.check_partial(summary.is_partial)?)
+        };
+        let mut summary = match decode_response(pieces, kind, visitor, check).await {
+            Ok(summary) => summary,
+            Err(ReadError::Query(failure)) => return Err(failure),
+            // The list of series is optional, so a malformed one is permanent: do not retry until someone fixes the server.
+            Err(ReadError::Decode(error @ DecodeError::Malformed { .. }))
+                if kind == ResponseKind::SeriesList =>
+            {
+                let why = format!("failed to decode the response of {path}: {error}");
+                return Err(QueryError::NotPrometheus(why));
             }
-            if let Some(max) = limits.max_response_points.filter(|max| points > *max) {
-                return Err(QueryError::TooLarge(format!(
-                    "the response has more than {max} points"
-                )));
-            }
-        }
-        decoder.flush(visitor).map_err(decode_error)?;
-        self.check_partial(decoder.summary.is_partial)?;
-        let mut summary = decoder.finish(visitor).map_err(decode_error)?;
+            Err(ReadError::Decode(error)) => return Err(error.into()),
+        };
         summary.transferred_bytes = transferred.map_or(summary.bytes, |bytes| bytes.get());
         Ok(summary)
     }
@@ -229,51 +238,44 @@ fn pause(limits: &QueryLimits, failures: u32, failure: &QueryError) -> Duration 
     }
 }
 
-/// Classifies a decode error. The list of series is optional, so a malformed one is permanent: do not retry until
-/// someone fixes the server.
-fn decode_failure(path: &str, error: DecodeError) -> QueryError {
-    match error {
-        DecodeError::Malformed { .. } if path == SERIES_PATH => {
-            QueryError::NotPrometheus(format!("failed to decode the response of {path}: {error}"))
-        }
-        error => error.into(),
-    }
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum ReadError {
+    Query(#[from] QueryError),
+    Decode(#[from] DecodeError),
 }
 
-async fn chunk(
-    response: &mut Response,
-    read: u64,
-    limit: Duration,
-) -> Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]> + use<>>, QueryError> {
-    response.chunk().await.map_err(|error| {
-        if error.is_timeout() {
-            return timeout_error(limit);
+/// The body of a response as it arrives.
+fn pieces(response: Response, limit: Duration) -> BoxStream<'static, Result<Bytes, QueryError>> {
+    let mut read = 0;
+    let pieces = response.bytes_stream().map(move |piece| match piece {
+        Ok(piece) => {
+            read += piece.len() as u64;
+            Ok(piece)
         }
-        QueryError::Unavailable(DecodeError::Truncated { bytes: read }.to_string())
-    })
+        Err(error) if error.is_timeout() => Err(timeout_error(limit)),
+        Err(_) => Err(QueryError::Unavailable(DecodeError::Truncated { bytes: read }.to_string())),
+    });
+    pieces.boxed()
 }
 
 /// Classifies an error response. If reading its body fails too, the status alone decides.
 async fn failure(mut response: Response, envelope: &ResponseHead) -> QueryError {
-    let mut pending_decoder = Some(ResponseDecoder::new());
-    let mut error = None;
-    let mut start = Vec::new();
-    let mut size = 0;
-    while let Ok(Some(piece)) = response.chunk().await {
-        size += piece.len();
-        start.extend(piece.iter().take(4096_usize.saturating_sub(start.len())));
-        pending_decoder = pending_decoder.filter(|_| size <= MAX_ERROR_BYTES);
-        let Some(decoder) = pending_decoder.as_mut() else { break };
-        if decoder.push(&piece, &mut IgnoreSeries).is_err() {
-            pending_decoder = None;
-        }
-    }
-    if let Some(Err(DecodeError::ReportedByServer { kind, message })) =
-        pending_decoder.map(|pending_decoder| pending_decoder.finish(&mut IgnoreSeries))
+    let mut body = Vec::new();
+    while body.len() <= MAX_ERROR_BYTES
+        && let Ok(Some(piece)) = response.chunk().await
     {
-        error = Some((kind, message));
+        body.extend_from_slice(&piece);
     }
-    envelope.failure(error, &String::from_utf8_lossy(&start))
+    let start = String::from_utf8_lossy(&body[..body.len().min(4096)]).into_owned();
+    body.truncate(MAX_ERROR_BYTES);
+    let pieces = stream::iter([Ok(Bytes::from(body))]);
+    let (kind, visitor) = (ResponseKind::QueryResult, &mut IgnoreSeries);
+    let error = match decode_response(pieces, kind, visitor, |_, _| Ok(())).await {
+        Err(DecodeError::ReportedByServer { kind, message }) => Some((kind, message)),
+        _ => None,
+    };
+    envelope.failure(error, &start)
 }
 
 fn envelope(response: &Response) -> ResponseHead {
@@ -347,13 +349,13 @@ mod tests {
         ] {
             let client = RequestSender::new(Arc::new(Endless), limits);
             let result = client
-                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut IgnoreSeries)
+                .exchange("/api/v1/query", &[], ResponseKind::QueryResult, &mut IgnoreSeries)
                 .await;
             // The visitor wants no points, and only points that it gets count.
             let is_bytes = limits.max_response_bytes == Some(10_000);
             assert_eq!(is_bytes, matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
             let result = client
-                .exchange("/api/v1/query", &[], ResponseDecoder::new(), &mut TakeAllPoints)
+                .exchange("/api/v1/query", &[], ResponseKind::QueryResult, &mut TakeAllPoints)
                 .await;
             assert!(matches!(result, Err(QueryError::TooLarge(_))), "{result:?}");
         }

@@ -4,6 +4,9 @@ use std::iter;
 
 use plimsoll_core::types::Time;
 
+/// Maximum nesting depth of a value that is skipped.
+const DEEPEST: usize = 128;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParseError {
     /// Valid so far, but incomplete.
@@ -35,10 +38,6 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn remaining(&self) -> &'a [u8] {
         &self.bytes[self.at..]
-    }
-
-    pub(super) fn advance(&mut self, bytes: usize) {
-        self.at = (self.at + bytes).min(self.bytes.len());
     }
 
     /// The next byte that is not whitespace, without consuming it.
@@ -113,6 +112,42 @@ impl<'a> Cursor<'a> {
         Ok(&self.bytes[start..at])
     }
 
+    /// Skips a value token by token, so that it may be of any size. If it is incomplete, the brackets that are open are kept
+    /// for the next call.
+    pub(super) fn skip_value(&mut self, open_brackets: &mut Vec<u8>) -> Parse<()> {
+        loop {
+            match (self.peek()?, open_brackets.last()) {
+                (b'"', _) => {
+                    self.string("a string")?;
+                }
+                (bracket @ (b'{' | b'['), _) => {
+                    if open_brackets.len() == DEEPEST {
+                        return Err(ParseError::Expected("fewer brackets"));
+                    }
+                    open_brackets.push(bracket);
+                    self.at += 1;
+                }
+                (b'}', Some(b'{')) | (b']', Some(b'[')) => {
+                    open_brackets.pop();
+                    self.at += 1;
+                }
+                (b'}' | b']', Some(_)) => {
+                    return Err(ParseError::Expected("the matching bracket"));
+                }
+                (b',' | b':', Some(_)) => self.at += 1,
+                (byte, _) if is_in_word(byte) => {
+                    let length = self.remaining().iter().position(|byte| !is_in_word(*byte));
+                    self.at += length.ok_or(ParseError::NeedMoreBytes)?;
+                }
+                _ => return Err(ParseError::Expected("a value")),
+            }
+            self.mark_consumed();
+            if open_brackets.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Consumes `[TIME,"VALUE"]`.
     #[inline]
     pub(super) fn sample(&mut self) -> Parse<(Time, f64)> {
@@ -161,6 +196,11 @@ impl<'a> Cursor<'a> {
         self.at += length + 1;
         Ok(value)
     }
+}
+
+/// Whether a byte may be part of a number or a keyword.
+fn is_in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.')
 }
 
 /// A value as Prometheus prints it: `0.5`, `1e+06`, `NaN`, `+Inf`, `-Inf`.

@@ -1,476 +1,358 @@
-//! The state machine that decodes a response.
+//! Decodes a response from its first to its last byte.
+#![expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a path to a method fixes the lifetime of its cursor"
+)]
 
 #[cfg(test)]
 mod tests;
 
 use std::mem;
 
+use bytes::Bytes;
+use futures::Stream;
+
 use super::{
     DecodeError, Interest, ResponseSummary, ResultType, SeriesVisitor,
     cursor::{Cursor, Parse, ParseError, number},
+    input::Input,
     labels::{LabelBuffer, unescape},
-    state::{
-        AfterSkip, CurrentSeries, DecoderState, NoteKind, ObjectScope, ResponseStatus, TextField,
-    },
-    value_skipper::ValueSkipper,
 };
 use crate::error_text::one_line;
 use plimsoll_core::types::Time;
 
-/// Minimum number of bytes to append to an incomplete token: more than a point has.
-const MIN_JOINED_BYTES: usize = 128;
-/// Maximum length of a label set or string. Error messages repeat queries, which may name hundreds of pods.
-const LONGEST: usize = 1 << 20;
 /// Maximum number of warnings to keep: a server may send one per series.
-const MAX_NOTES: usize = 20;
+const MAX_WARNINGS: usize = 20;
 
-/// Decodes one response from bytes as they arrive, in pieces of any size.
-#[derive(Debug, Default)]
-pub struct ResponseDecoder {
-    /// The start of an incomplete token.
-    pending: Vec<u8>,
-    /// The length of `pending` at the last attempt to parse it.
-    tried: usize,
-    read: u64,
-    state: DecoderState,
-    labels: LabelBuffer,
-    series: CurrentSeries,
-    /// Whether the response is a list of series instead of a query result.
-    is_series_list: bool,
-    response_status: ResponseStatus,
-    /// A scalar or string result, until its type is known.
-    scalar: Option<(Time, String)>,
-    pub summary: ResponseSummary,
-    /// Total number of parsed bytes, including repeated attempts.
-    #[cfg(test)]
-    parsed_bytes: usize,
+/// The documents that a response may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseKind {
+    QueryResult,
+    /// A list of series without points (`/api/v1/series`).
+    SeriesList,
 }
 
-impl ResponseDecoder {
-    /// Creates a decoder for a query result.
-    pub fn new() -> Self {
-        Self::default()
-    }
+/// Decodes a response from its bytes as they arrive, in pieces of any size. `check` is called now and then, and may end it.
+/// Calls the visitor's `finish` only if the response is complete and successful.
+pub async fn decode_response<E: From<DecodeError>, V: SeriesVisitor>(
+    pieces: impl Stream<Item = Result<Bytes, E>> + Unpin,
+    kind: ResponseKind,
+    visitor: &mut V,
+    check: impl Fn(&ResponseSummary, &V) -> Result<(), E>,
+) -> Result<ResponseSummary, E> {
+    let mut decoder = Decoder {
+        input: Input::new(pieces),
+        kind,
+        visitor,
+        check,
+        labels: LabelBuffer::default(),
+        envelope: Envelope::default(),
+        summary: ResponseSummary::default(),
+    };
+    decoder.response().await?;
+    decoder.finish()
+}
 
-    /// Creates a decoder for a list of series without points (`/api/v1/series`).
-    pub fn for_series_list() -> Self {
-        Self { is_series_list: true, ..Self::default() }
-    }
+struct Decoder<'a, P, V, C> {
+    input: Input<P>,
+    kind: ResponseKind,
+    visitor: &'a mut V,
+    check: C,
+    labels: LabelBuffer,
+    envelope: Envelope,
+    summary: ResponseSummary,
+}
 
-    /// Decodes the next bytes. The decoder must not be used after an error.
-    pub fn push(
-        &mut self,
-        bytes: &[u8],
-        visitor: &mut impl SeriesVisitor,
-    ) -> Result<(), DecodeError> {
-        self.summary.bytes += bytes.len() as u64;
-        let mut rest = bytes;
-        while !self.pending.is_empty() && !rest.is_empty() {
-            rest = self.join(rest, visitor)?;
+/// What a response has besides its series.
+#[derive(Default)]
+struct Envelope {
+    status: Option<String>,
+    error_type: String,
+    error: String,
+    has_result: bool,
+    /// A scalar, or a string: its type may come last.
+    scalar: Option<(Time, String)>,
+}
+
+impl<E, P, V, C> Decoder<'_, P, V, C>
+where
+    E: From<DecodeError>,
+    P: Stream<Item = Result<Bytes, E>> + Unpin,
+    V: SeriesVisitor,
+    C: Fn(&ResponseSummary, &V) -> Result<(), E>,
+{
+    async fn response(&mut self) -> Result<(), E> {
+        self.expect_byte(b'{', "a response of Prometheus").await?;
+        let mut first = true;
+        while let Some(key) = self.next_key(&mut first).await? {
+            match &*key {
+                "status" => self.envelope.status = Some(self.text().await?),
+                "errorType" => self.envelope.error_type = one_line(&self.text().await?),
+                "error" => self.envelope.error = one_line(&self.text().await?),
+                "warnings" => self.warnings().await?,
+                "isPartial" => {
+                    let is_partial = |cursor: &mut Cursor<'_>| {
+                        let is_partial = cursor.peek()? == b't';
+                        cursor.expect_word(if is_partial { "true" } else { "false" })?;
+                        Ok(is_partial)
+                    };
+                    if self.input.token(is_partial).await? {
+                        self.summary.is_partial = true;
+                        self.summary.warnings.push("the result is partial".to_owned());
+                    }
+                }
+                "data" if self.kind == ResponseKind::SeriesList => self.series_list().await?,
+                "data" => self.data().await?,
+                _ => self.skip_value().await?,
+            }
         }
-        if !rest.is_empty() {
-            let done = self.advance(rest, visitor)?;
-            self.pending.extend_from_slice(&rest[done..]);
-            self.tried = self.pending.len();
+        // Nothing but whitespace follows.
+        while self.input.parse(|cursor| cursor.peek())?.is_none() {
+            if !self.input.has_more().await? {
+                return Ok(());
+            }
         }
-        self.check_length()
+        Err(self.input.unexpected("the end of the response").into())
     }
 
-    /// Decodes deferred bytes: [`ResponseDecoder::push`] retries a long incomplete token only when its length has doubled.
-    pub fn flush(&mut self, visitor: &mut impl SeriesVisitor) -> Result<(), DecodeError> {
-        if self.pending.len() > self.tried {
-            let mut pending = mem::take(&mut self.pending);
-            let done = self.advance(&pending, visitor)?;
-            pending.drain(..done);
-            (self.tried, self.pending) = (pending.len(), pending);
+    async fn data(&mut self) -> Result<(), E> {
+        if !self.begins(b'{', "the result of a query").await? {
+            return Ok(());
+        }
+        let mut first = true;
+        while let Some(key) = self.next_key(&mut first).await? {
+            match &*key {
+                "resultType" => self.summary.kind = self.text().await?.parse().ok(),
+                "result" => self.result().await?,
+                _ => self.skip_value().await?,
+            }
         }
         Ok(())
     }
 
-    /// Completes a token that started in an earlier piece with the start of this one. The rest of this piece is not copied.
-    fn join<'a>(
-        &mut self,
-        piece: &'a [u8],
-        visitor: &mut impl SeriesVisitor,
-    ) -> Result<&'a [u8], DecodeError> {
-        // Moved out, so that it can be borrowed while `self` changes.
-        let mut pending = mem::take(&mut self.pending);
-        let pending_length = pending.len();
-        // Double the length each time, so that a long token is parsed only a few times, however small the pieces are.
-        let more = pending_length.max(MIN_JOINED_BYTES).min(piece.len());
-        pending.extend_from_slice(&piece[..more]);
-        if self.tried >= MIN_JOINED_BYTES && pending.len() < 2 * self.tried {
-            self.pending = pending;
-            self.check_length()?;
-            return Ok(&piece[more..]);
+    async fn result(&mut self) -> Result<(), E> {
+        if mem::replace(&mut self.envelope.has_result, true) {
+            return Err(self.input.unexpected("only one result").into());
         }
-        let done = self.advance(&pending, visitor)?;
-        let rest = if done >= pending_length {
-            pending.clear();
-            &piece[done - pending_length..]
-        } else {
-            pending.drain(..done);
-            &piece[more..]
+        if !self.begins(b'[', "the list of results").await? {
+            return Ok(());
+        }
+        let mut first = true;
+        while self.next_element(&mut first, "a comma or the end of the result").await? {
+            if self.summary.series == 0 && self.input.token(|cursor| cursor.peek()).await? != b'{' {
+                let scalar = |cursor: &mut Cursor<'_>| {
+                    let at = cursor.time()?;
+                    cursor.expect_byte(b',', "a comma")?;
+                    let text = text(cursor)?;
+                    cursor.expect_byte(b']', "the end of the result")?;
+                    Ok((at, text))
+                };
+                self.envelope.scalar = Some(self.input.token(scalar).await?);
+                return Ok(());
+            }
+            self.series().await?;
+        }
+        Ok(())
+    }
+
+    async fn series_list(&mut self) -> Result<(), E> {
+        if self.envelope.has_result {
+            return Err(self.input.unexpected("only one list").into());
+        }
+        self.envelope.has_result = self.begins(b'[', "a list of series").await?;
+        if !self.envelope.has_result {
+            return Ok(());
+        }
+        let mut first = true;
+        while self.next_element(&mut first, "a comma or the end of the list").await? {
+            self.begin_series().await?;
+            self.visitor.end();
+        }
+        Ok(())
+    }
+
+    async fn series(&mut self) -> Result<(), E> {
+        self.expect_byte(b'{', "a series").await?;
+        let mut interest = None;
+        let mut first = true;
+        while let Some(key) = self.next_key(&mut first).await? {
+            let is_point = matches!(&*key, "value" | "values" | "histogram" | "histograms");
+            match (&*key, interest) {
+                ("metric", None) => interest = Some(self.begin_series().await?),
+                ("metric", Some(_)) => {
+                    return Err(self.input.unexpected("only one set of labels").into());
+                }
+                (_, None) if is_point => {
+                    return Err(self.input.unexpected("the labels before the points").into());
+                }
+                ("value", Some(Interest::Points)) => {
+                    let (at, value) = self.input.token(|cursor| cursor.sample()).await?;
+                    self.visitor.point(at, value);
+                    self.summary.points += 1;
+                }
+                ("values", Some(Interest::Points)) => self.points().await?,
+                ("histogram", Some(Interest::Points)) => {
+                    self.summary.histograms += 1;
+                    self.skip_value().await?;
+                }
+                ("histograms", Some(Interest::Points)) => {
+                    self.expect_byte(b'[', "the histograms of a series").await?;
+                    let mut first = true;
+                    let expected = "a comma or the end of the histograms";
+                    while self.next_element(&mut first, expected).await? {
+                        self.summary.histograms += 1;
+                        self.skip_value().await?;
+                    }
+                }
+                _ => self.skip_value().await?,
+            }
+        }
+        if interest.is_none() {
+            return Err(self.input.unexpected("the labels of a series").into());
+        }
+        self.visitor.end();
+        Ok(())
+    }
+
+    async fn begin_series(&mut self) -> Result<Interest, E> {
+        self.input.token(|cursor| self.labels.read(cursor)).await?;
+        self.summary.series += 1;
+        Ok(self.visitor.begin(self.labels.labels()))
+    }
+
+    async fn points(&mut self) -> Result<(), E> {
+        self.expect_byte(b'[', "the points of a series").await?;
+        let (mut first, mut last) = (true, None);
+        loop {
+            let available_points = |cursor: &mut Cursor<'_>| {
+                while cursor.next_element(first, "a comma or the end of the points")? {
+                    let (at, value) = cursor.sample()?;
+                    if last.is_some_and(|last| at <= last) {
+                        return Err(ParseError::Expected("a later point than this one"));
+                    }
+                    (first, last) = (false, Some(at));
+                    self.visitor.point(at, value);
+                    self.summary.points += 1;
+                    cursor.mark_consumed();
+                }
+                Ok(())
+            };
+            if self.input.parse(available_points)?.is_some() {
+                return Ok(());
+            }
+            self.input.more().await?;
+            self.check()?;
+        }
+    }
+
+    async fn warnings(&mut self) -> Result<(), E> {
+        if !self.begins(b'[', "a list of strings").await? {
+            return Ok(());
+        }
+        let mut first = true;
+        while self.next_element(&mut first, "a comma or the end of a list").await? {
+            let warning = self.text().await?;
+            if self.summary.warnings.len() < MAX_WARNINGS {
+                self.summary.warnings.push(one_line(&warning));
+            }
+        }
+        Ok(())
+    }
+
+    async fn text(&mut self) -> Result<String, E> {
+        self.input.token(text).await
+    }
+
+    async fn expect_byte(&mut self, byte: u8, expected: &'static str) -> Result<(), E> {
+        self.input.token(|cursor| cursor.expect_byte(byte, expected)).await
+    }
+
+    /// Consumes the opening bracket of a value. `false` if the value is `null`.
+    async fn begins(&mut self, bracket: u8, expected: &'static str) -> Result<bool, E> {
+        let begins = |cursor: &mut Cursor<'_>| {
+            if cursor.peek()? == b'n' {
+                cursor.expect_word("null")?;
+                return Ok(false);
+            }
+            cursor.expect_byte(bracket, expected)?;
+            Ok(true)
         };
-        (self.tried, self.pending) = (pending.len(), pending);
-        self.check_length()?;
-        Ok(rest)
+        self.input.token(begins).await
     }
 
-    fn check_length(&self) -> Result<(), DecodeError> {
-        if self.pending.len() > LONGEST {
-            return Err(DecodeError::TooLong { at: self.read, longest: LONGEST });
-        }
-        Ok(())
+    /// Moves to the value of the next key of an object, and returns the key. `None` at the end of the object.
+    async fn next_key(&mut self, first: &mut bool) -> Result<Option<String>, E> {
+        let is_first = mem::replace(first, false);
+        let key = |cursor: &mut Cursor<'_>| {
+            if cursor.take_if(b'}')? {
+                return Ok(None);
+            }
+            if !is_first {
+                cursor.expect_byte(b',', "a comma or the end of an object")?;
+            }
+            let key = cursor.string("a key")?;
+            cursor.expect_byte(b':', "a colon")?;
+            Ok(Some(String::from_utf8_lossy(key).into_owned()))
+        };
+        self.input.token(key).await
     }
 
-    /// Ends the response. Calls the visitor's `finish` only if the response is complete and successful.
-    pub fn finish(
-        mut self,
-        visitor: &mut impl SeriesVisitor,
-    ) -> Result<ResponseSummary, DecodeError> {
-        self.flush(visitor)?;
-        if !matches!(self.state, DecoderState::End) {
-            return Err(DecodeError::Truncated { bytes: self.summary.bytes });
+    /// Moves to the next element of a list. `false` at its end.
+    async fn next_element(&mut self, first: &mut bool, expected: &'static str) -> Result<bool, E> {
+        self.check()?;
+        let is_first = mem::replace(first, false);
+        self.input.token(|cursor| cursor.next_element(is_first, expected)).await
+    }
+
+    async fn skip_value(&mut self) -> Result<(), E> {
+        let mut open_brackets = Vec::new();
+        self.input.token(|cursor| cursor.skip_value(&mut open_brackets)).await
+    }
+
+    /// Calls `check`, if bytes arrived since it was called.
+    fn check(&mut self) -> Result<(), E> {
+        if !mem::take(&mut self.input.has_grown) {
+            return Ok(());
         }
+        self.summary.bytes = self.input.bytes;
+        (self.check)(&self.summary, self.visitor)
+    }
+
+    /// Completes a response whose bytes are decoded.
+    fn finish(mut self) -> Result<ResponseSummary, E> {
+        self.check()?;
         let missing = |expected| DecodeError::Malformed {
-            at: self.read,
+            at: self.input.position(),
             expected,
             found: "the end of the response".to_owned(),
         };
-        match self.response_status.status.as_deref() {
-            Some("success") if self.response_status.result => {}
-            Some("success") => return Err(missing("the result of a query")),
+        let Envelope { status, error_type, error, has_result, scalar } = self.envelope;
+        match status.as_deref() {
+            Some("success") if has_result => {}
+            Some("success") => return Err(missing("the result of a query").into()),
             Some(_) => {
-                let ResponseStatus { error_type, error, .. } = self.response_status;
-                return Err(DecodeError::ReportedByServer { kind: error_type, message: error });
+                let error = DecodeError::ReportedByServer { kind: error_type, message: error };
+                return Err(error.into());
             }
-            None => return Err(missing("a status")),
+            None => return Err(missing("a status").into()),
         }
-        if let Some((at, text)) = self.scalar.take() {
-            if self.summary.kind == Some(ResultType::String) {
-                self.summary.text = Some(text);
-            } else {
-                let value = number(text.as_bytes()).ok_or_else(|| missing("a number"))?;
-                self.labels.clear();
-                self.summary.series = 1;
-                if visitor.begin(self.labels.labels()) == Interest::Points {
-                    visitor.point(at, value);
-                    self.summary.points = 1;
-                }
-                visitor.end();
+        if let Some((at, text)) = scalar.filter(|_| self.summary.kind != Some(ResultType::String)) {
+            let value = number(text.as_bytes()).ok_or_else(|| missing("a number"))?;
+            self.labels.clear();
+            self.summary.series = 1;
+            if self.visitor.begin(self.labels.labels()) == Interest::Points {
+                self.visitor.point(at, value);
+                self.summary.points = 1;
             }
+            self.visitor.end();
         }
-        visitor.finish();
+        self.visitor.finish();
         Ok(self.summary)
     }
+}
 
-    /// Decodes all complete tokens, and returns the number of consumed bytes.
-    fn advance(
-        &mut self,
-        bytes: &[u8],
-        visitor: &mut impl SeriesVisitor,
-    ) -> Result<usize, DecodeError> {
-        let mut cursor = Cursor::new(bytes);
-        #[cfg(test)]
-        {
-            self.parsed_bytes += bytes.len();
-        }
-        loop {
-            match self.step(&mut cursor, visitor) {
-                Ok(state) => {
-                    cursor.mark_consumed();
-                    self.state = state;
-                }
-                Err(ParseError::NeedMoreBytes) => {
-                    self.read += cursor.consumed as u64;
-                    return Ok(cursor.consumed);
-                }
-                Err(ParseError::Expected(expected)) => {
-                    let rest = &cursor.remaining()[..cursor.remaining().len().min(40)];
-                    return Err(DecodeError::Malformed {
-                        at: self.read + cursor.at as u64,
-                        expected,
-                        found: format!("{:?}", one_line(&String::from_utf8_lossy(rest))),
-                    });
-                }
-            }
-        }
-    }
-
-    /// Decodes the next token and returns the next state. Changes nothing if the token is incomplete.
-    fn step(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        visitor: &mut impl SeriesVisitor,
-    ) -> Parse<DecoderState> {
-        Ok(match self.state {
-            DecoderState::Start => {
-                cursor.expect_byte(b'{', "a response of Prometheus")?;
-                DecoderState::Member(ObjectScope::Response, true)
-            }
-            DecoderState::Member(scope, first) => {
-                return self.member(scope, first, cursor, visitor);
-            }
-            DecoderState::Text(text) => {
-                let mut read = String::new();
-                unescape(cursor.string("a string")?, &mut read)?;
-                self.text(text, read)
-            }
-            DecoderState::Partial => {
-                if cursor.peek()? == b't' {
-                    cursor.expect_word("true")?;
-                    self.summary.is_partial = true;
-                    self.summary.warnings.push("the result is partial".to_owned());
-                } else {
-                    cursor.expect_word("false")?;
-                }
-                DecoderState::Member(ObjectScope::Response, false)
-            }
-            DecoderState::Notes(note) => {
-                if cursor.peek()? == b'n' {
-                    cursor.expect_word("null")?;
-                    DecoderState::Member(ObjectScope::Response, false)
-                } else {
-                    cursor.expect_byte(b'[', "a list of strings")?;
-                    DecoderState::Note(note, true)
-                }
-            }
-            DecoderState::Note(note, first) => self.note(note, first, cursor)?,
-            DecoderState::Data => {
-                if cursor.peek()? == b'n' {
-                    cursor.expect_word("null")?;
-                    DecoderState::Member(ObjectScope::Response, false)
-                } else if self.is_series_list {
-                    cursor.expect_byte(b'[', "a list of series")?;
-                    self.response_status.result = true;
-                    DecoderState::ListedSeries(true)
-                } else {
-                    cursor.expect_byte(b'{', "the result of a query")?;
-                    DecoderState::Member(ObjectScope::Data, true)
-                }
-            }
-            DecoderState::Result => {
-                if cursor.peek()? == b'n' {
-                    cursor.expect_word("null")?;
-                    self.response_status.result = true;
-                    DecoderState::Member(ObjectScope::Data, false)
-                } else {
-                    cursor.expect_byte(b'[', "the list of results")?;
-                    self.response_status.result = true;
-                    DecoderState::Element(true)
-                }
-            }
-            DecoderState::Element(first) => self.element(first, cursor)?,
-            DecoderState::ListedSeries(first) => return self.listed(first, cursor, visitor),
-            DecoderState::Metric => {
-                self.labels.read(cursor)?;
-                self.summary.series += 1;
-                let wanted = visitor.begin(self.labels.labels()) == Interest::Points;
-                self.series = CurrentSeries { has_labels: true, wanted, last: None };
-                DecoderState::Member(ObjectScope::Series, false)
-            }
-            DecoderState::Value => {
-                let (at, value) = cursor.sample()?;
-                visitor.point(at, value);
-                self.summary.points += 1;
-                DecoderState::Member(ObjectScope::Series, false)
-            }
-            DecoderState::Values => {
-                cursor.expect_byte(b'[', "the points of a series")?;
-                DecoderState::Point(true)
-            }
-            DecoderState::Point(first) => return self.points(first, cursor, visitor),
-            DecoderState::Histograms => {
-                cursor.expect_byte(b'[', "the histograms of a series")?;
-                DecoderState::Histogram(true)
-            }
-            DecoderState::Histogram(first) => self.histogram(first, cursor)?,
-            DecoderState::Skip(mut skip, after) => {
-                // The skipper consumes partial values, so store its state even if the value is incomplete.
-                let skipped = skip.skip_value(cursor);
-                self.state = DecoderState::Skip(skip, after);
-                skipped?;
-                match after {
-                    AfterSkip::Member(scope) => DecoderState::Member(scope, false),
-                    AfterSkip::Histogram => DecoderState::Histogram(false),
-                }
-            }
-            DecoderState::End => {
-                cursor.peek()?;
-                return Err(ParseError::Expected("the end of the response"));
-            }
-        })
-    }
-
-    fn listed(
-        &mut self,
-        first: bool,
-        cursor: &mut Cursor<'_>,
-        visitor: &mut impl SeriesVisitor,
-    ) -> Parse<DecoderState> {
-        if !cursor.next_element(first, "a comma or the end of the list")? {
-            return Ok(DecoderState::Member(ObjectScope::Response, false));
-        }
-        self.labels.read(cursor)?;
-        self.summary.series += 1;
-        visitor.begin(self.labels.labels());
-        visitor.end();
-        Ok(DecoderState::ListedSeries(false))
-    }
-
-    fn histogram(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Parse<DecoderState> {
-        if !cursor.next_element(first, "a comma or the end of the histograms")? {
-            return Ok(DecoderState::Member(ObjectScope::Series, false));
-        }
-        self.summary.histograms += 1;
-        Ok(DecoderState::Skip(ValueSkipper::default(), AfterSkip::Histogram))
-    }
-
-    fn member(
-        &mut self,
-        scope: ObjectScope,
-        first: bool,
-        cursor: &mut Cursor<'_>,
-        visitor: &mut impl SeriesVisitor,
-    ) -> Parse<DecoderState> {
-        if cursor.take_if(b'}')? {
-            return match scope {
-                ObjectScope::Response => Ok(DecoderState::End),
-                ObjectScope::Data => Ok(DecoderState::Member(ObjectScope::Response, false)),
-                ObjectScope::Series if self.series.has_labels => {
-                    visitor.end();
-                    Ok(DecoderState::Element(false))
-                }
-                ObjectScope::Series => Err(ParseError::Expected("the labels of a series")),
-            };
-        }
-        if !first {
-            cursor.expect_byte(b',', "a comma or the end of an object")?;
-        }
-        let key = cursor.string("a key")?;
-        cursor.expect_byte(b':', "a colon")?;
-        let skipped = DecoderState::Skip(ValueSkipper::default(), AfterSkip::Member(scope));
-        let CurrentSeries { has_labels, wanted, .. } = self.series;
-        Ok(match (scope, key) {
-            (ObjectScope::Response, b"status") => DecoderState::Text(TextField::Status),
-            (ObjectScope::Response, b"errorType") => DecoderState::Text(TextField::ErrorType),
-            (ObjectScope::Response, b"error") => DecoderState::Text(TextField::Error),
-            (ObjectScope::Response, b"warnings") => DecoderState::Notes(NoteKind::Warning),
-            (ObjectScope::Response, b"infos") => DecoderState::Notes(NoteKind::Info),
-            (ObjectScope::Response, b"isPartial") => DecoderState::Partial,
-            (ObjectScope::Response, b"data")
-                if self.is_series_list && self.response_status.result =>
-            {
-                return Err(ParseError::Expected("only one list"));
-            }
-            (ObjectScope::Response, b"data") => DecoderState::Data,
-            (ObjectScope::Data, b"resultType") => DecoderState::Text(TextField::ResultType),
-            (ObjectScope::Data, b"result") if self.response_status.result => {
-                return Err(ParseError::Expected("only one result"));
-            }
-            (ObjectScope::Data, b"result") => DecoderState::Result,
-            (ObjectScope::Series, b"metric") if has_labels => {
-                return Err(ParseError::Expected("only one set of labels"));
-            }
-            (ObjectScope::Series, b"metric") => DecoderState::Metric,
-            (ObjectScope::Series, b"value" | b"values" | b"histogram" | b"histograms")
-                if !has_labels =>
-            {
-                return Err(ParseError::Expected("the labels before the points"));
-            }
-            (ObjectScope::Series, b"value") if wanted => DecoderState::Value,
-            (ObjectScope::Series, b"values") if wanted => DecoderState::Values,
-            (ObjectScope::Series, b"histogram") if wanted => {
-                self.summary.histograms += 1;
-                skipped
-            }
-            (ObjectScope::Series, b"histograms") if wanted => DecoderState::Histograms,
-            _ => skipped,
-        })
-    }
-
-    fn text(&mut self, field: TextField, value: String) -> DecoderState {
-        match field {
-            TextField::Status => self.response_status.status = Some(value),
-            TextField::ErrorType => self.response_status.error_type = one_line(&value),
-            TextField::Error => self.response_status.error = one_line(&value),
-            TextField::ResultType => {
-                self.summary.kind = match value.as_str() {
-                    "vector" => Some(ResultType::Vector),
-                    "matrix" => Some(ResultType::Matrix),
-                    "scalar" => Some(ResultType::Scalar),
-                    "string" => Some(ResultType::String),
-                    _ => None,
-                };
-                return DecoderState::Member(ObjectScope::Data, false);
-            }
-        }
-        DecoderState::Member(ObjectScope::Response, false)
-    }
-
-    fn note(
-        &mut self,
-        note: NoteKind,
-        first: bool,
-        cursor: &mut Cursor<'_>,
-    ) -> Parse<DecoderState> {
-        if !cursor.next_element(first, "a comma or the end of a list")? {
-            return Ok(DecoderState::Member(ObjectScope::Response, false));
-        }
-        let mut text = String::new();
-        unescape(cursor.string("a string")?, &mut text)?;
-        let notes = match note {
-            NoteKind::Warning => &mut self.summary.warnings,
-            NoteKind::Info => &mut self.summary.infos,
-        };
-        if notes.len() < MAX_NOTES {
-            notes.push(one_line(&text));
-        }
-        Ok(DecoderState::Note(note, false))
-    }
-
-    fn element(&mut self, first: bool, cursor: &mut Cursor<'_>) -> Parse<DecoderState> {
-        if !cursor.next_element(first, "a comma or the end of the result")? {
-            return Ok(DecoderState::Member(ObjectScope::Data, false));
-        }
-        if first && cursor.peek()? != b'{' {
-            let at = cursor.time()?;
-            cursor.expect_byte(b',', "a comma")?;
-            let mut text = String::new();
-            unescape(cursor.string("a string")?, &mut text)?;
-            cursor.expect_byte(b']', "the end of the result")?;
-            self.scalar = Some((at, text));
-            return Ok(DecoderState::Member(ObjectScope::Data, false));
-        }
-        cursor.expect_byte(b'{', "a series")?;
-        self.series = CurrentSeries::default();
-        Ok(DecoderState::Member(ObjectScope::Series, true))
-    }
-
-    /// Decodes all available points.
-    fn points(
-        &mut self,
-        mut first: bool,
-        cursor: &mut Cursor<'_>,
-        visitor: &mut impl SeriesVisitor,
-    ) -> Parse<DecoderState> {
-        loop {
-            if !cursor.next_element(first, "a comma or the end of the points")? {
-                return Ok(DecoderState::Member(ObjectScope::Series, false));
-            }
-            let (at, value) = cursor.sample()?;
-            if self.series.last.is_some_and(|last| at <= last) {
-                return Err(ParseError::Expected("a later point than this one"));
-            }
-            self.series.last = Some(at);
-            visitor.point(at, value);
-            self.summary.points += 1;
-            cursor.mark_consumed();
-            if first {
-                first = false;
-                self.state = DecoderState::Point(false);
-            }
-        }
-    }
+fn text(cursor: &mut Cursor<'_>) -> Parse<String> {
+    let mut text = String::new();
+    unescape(cursor.string("a string")?, &mut text)?;
+    Ok(text)
 }

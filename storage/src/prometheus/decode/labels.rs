@@ -1,7 +1,5 @@
 //! The labels of the current series, in a buffer that is reused for the next one.
 
-use std::fmt;
-
 use super::cursor::{Cursor, Parse, ParseError};
 
 /// The labels of a series, borrowed from the decoder.
@@ -25,12 +23,6 @@ impl<'a> Labels<'a> {
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let LabelBuffer { text, spans } = self.0;
         spans.iter().map(move |span| (&text[span.name..span.value], &text[span.value..span.end]))
-    }
-}
-
-impl fmt::Debug for Labels<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.iter()).finish()
     }
 }
 

@@ -53,10 +53,8 @@ pub(super) async fn find(
             found.retain(in_namespace);
             if !found.is_empty() {
                 let mut states = states(&found);
-                let one_of_each = |mut family: Selector| {
-                    if let Some(job) = &states.job {
-                        family = family.equals("job", job);
-                    }
+                let one_of_each = |family: Selector| {
+                    let family = family.equals_if_set("job", states.job.as_ref());
                     recent(family.with_all(&known.matchers)).topk(1, &["__name__"])
                 };
                 let owners = query_families(client, &OF_OWNERS, one_of_each, at).await?;

@@ -145,9 +145,8 @@ impl SearchScope<'_> {
             .not_equals(pod, "")
             .not_equals(container, "")
             .not_equals(container, "POD");
-        if let Some(WithOrigin { value: Some(job), .. }) = job(known) {
-            selector = selector.equals("job", job);
-        }
+        let job = job(known).and_then(|job| job.value);
+        selector = selector.equals_if_set("job", job.as_ref());
         if !namespaces.is_empty() {
             let label = namespace.or(known.namespace.as_deref()).unwrap_or("namespace");
             selector = selector.matches(label, Pattern::any_literal(namespaces.iter().copied()));

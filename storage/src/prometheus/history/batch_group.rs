@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     owner_queries::query_owners,
+    owner_series::OwnerSeries,
     workload_batch::{LONGEST_PATTERN, WorkloadBatch},
 };
 use crate::prometheus::{
@@ -63,7 +64,7 @@ impl BatchGroup {
     }
 
     pub(super) fn namespaces(&self) -> BTreeSet<&str> {
-        namespaces(&self.batches)
+        self.batches.iter().map(|batch| &*batch.namespace).collect()
     }
 
     /// The first namespace, for errors.
@@ -129,7 +130,11 @@ impl BatchGroup {
         namespace: Option<&str>,
         pod: &str,
     ) -> impl Iterator<Item = GroupedWorkload> {
-        workloads_of(&self.batches, namespace, pod)
+        let is_one = self.batches.len() == 1;
+        self.batches.iter().enumerate().filter_map(move |(index, batch)| {
+            let is_here = is_one || namespace == Some(&*batch.namespace);
+            is_here.then(|| batch.workload_of(pod)).flatten().map(|workload| (index, workload))
+        })
     }
 
     pub(super) fn vpas(&self) -> impl Iterator<Item = &ObjectKey> {
@@ -148,6 +153,13 @@ impl BatchGroup {
         Some([first, second])
     }
 
+    pub(super) fn set_owners(&mut self, owners: Vec<OwnerSeries>) {
+        for (batch, owners) in self.batches.iter_mut().zip(owners) {
+            batch.proof = owners;
+        }
+        self.has_owners = true;
+    }
+
     /// Queries the owners of pods, unless that was done. If that is impossible, only names determine them; fails if it may be
     /// possible later or for a smaller group.
     pub(super) async fn query_owners(
@@ -160,13 +172,8 @@ impl BatchGroup {
         if self.has_owners {
             return Ok(());
         }
-        match query_owners(client, schema, &self.batches, span, max_points).await {
-            Ok(owners) => {
-                for (batch, owners) in self.batches.iter_mut().zip(owners) {
-                    batch.proof = owners;
-                }
-                self.has_owners = true;
-            }
+        match query_owners(client, schema, self, span, max_points).await {
+            Ok(owners) => self.set_owners(owners),
             Err(failure) if failure.is_transient() || self.batches.len() > 1 => {
                 return Err(failure);
             }
@@ -178,23 +185,6 @@ impl BatchGroup {
         }
         Ok(())
     }
-}
-
-pub(super) fn namespaces(batches: &[WorkloadBatch]) -> BTreeSet<&str> {
-    batches.iter().map(|batch| &*batch.namespace).collect()
-}
-
-/// The workloads of a pod in batches. A series for a single batch need not have a label for the namespace.
-pub(super) fn workloads_of(
-    batches: &[WorkloadBatch],
-    namespace: Option<&str>,
-    pod: &str,
-) -> impl Iterator<Item = GroupedWorkload> {
-    let is_one = batches.len() == 1;
-    batches.iter().enumerate().filter_map(move |(index, batch)| {
-        let is_here = is_one || namespace == Some(&*batch.namespace);
-        is_here.then(|| batch.workload_of(pod)).flatten().map(|workload| (index, workload))
-    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use super::{
+    batch_group::BatchGroup,
     load::LoadStats,
     oom_kills::{OomKill, OomKillQuery, SeenKills},
     pod_info::PodInfo,
@@ -22,7 +23,7 @@ use crate::prometheus::{
     selector::Pattern,
 };
 use plimsoll_core::{
-    history::{Measurement, Sample, SampleBatch, Sink, UsageMetric},
+    history::{Measurement, Resource, Sample, SampleBatch, Sink},
     types::{ContainerKey, Time},
 };
 
@@ -245,8 +246,8 @@ impl BatchLoad {
         let QueryPlan { cpu, memory, .. } = context.plan;
         let [cpu, memory] = [cpu, memory].map(|step| context.plan.covers(step));
         let stats = &mut slice.report;
-        self.emit_usage(UsageMetric::Cpu, cpu, &slice.cpu, &[], sink, stats);
-        self.emit_usage(UsageMetric::Memory, memory, &slice.memory, &slice.kills, sink, stats);
+        self.emit_usage(Resource::Cpu, cpu, &slice.cpu, &[], sink, stats);
+        self.emit_usage(Resource::Memory, memory, &slice.memory, &slice.kills, sink, stats);
         report.merge(slice.report);
         self.loaded_until = slice.to;
         if !slice.seen_kills.is_empty() {
@@ -265,7 +266,7 @@ impl BatchLoad {
     /// usage before it, and the peak of a step counts at its end.
     fn emit_usage(
         &self,
-        gauge: UsageMetric,
+        gauge: Resource,
         covers: Option<Duration>,
         series: &SeriesPoints,
         kills: &[OomKill],
@@ -318,10 +319,10 @@ impl BatchLoad {
     }
 
     async fn fetch_pod_info(&mut self, context: &LoadContext) -> Result<PodInfo, QueryError> {
-        let mut batch = WorkloadBatch::clone(&self.batch);
+        let mut group = BatchGroup::single(WorkloadBatch::clone(&self.batch));
         let span = (self.loaded_until, self.to);
-        let pod_info = PodInfo::query(&mut batch, context, span, &mut self.pod_info_steps).await?;
-        self.batch = Arc::new(batch);
+        let pod_info = PodInfo::query(&mut group, context, span, &mut self.pod_info_steps).await?;
+        self.batch = Arc::new(group.batches.remove(0));
         Ok(pod_info)
     }
 

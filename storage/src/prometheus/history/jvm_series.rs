@@ -11,7 +11,7 @@ use crate::prometheus::{
     selector::{Pattern, Selector},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub enum JvmFigure {
     /// Committed memory besides the heap.
     NonHeapCommitted,
@@ -32,14 +32,7 @@ type Family = (&'static str, Option<(&'static str, &'static str)>);
 const TARGET_LABELS: [&str; 2] = ["job", "instance"];
 
 impl JvmFigure {
-    pub const ALL: [Self; 6] = [
-        Self::NonHeapCommitted,
-        Self::HeapUsed,
-        Self::Threads,
-        Self::DirectBuffers,
-        Self::LiveData,
-        Self::CollectionShare,
-    ];
+    pub const ALL: &[Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The families of Micrometer, of `client_java` (the current and the earlier one), and of OpenTelemetry.
     fn families(self) -> &'static [Family] {
@@ -128,7 +121,7 @@ impl JvmFigure {
 }
 
 pub fn jvm_families() -> impl Iterator<Item = &'static str> {
-    let names = JvmFigure::ALL.into_iter().flat_map(JvmFigure::families).map(|(name, _)| *name);
+    let names = JvmFigure::ALL.iter().flat_map(|figure| figure.families()).map(|(name, _)| *name);
     names.collect::<BTreeSet<_>>().into_iter()
 }
 
@@ -154,7 +147,7 @@ mod tests {
         assert!(heap.contains("jvm_memory_type=\"heap\"}[1h])"), "{heap}");
         let two = JvmFigure::Threads.query(&schema, &["a", "b"], &pods, hour).to_string();
         assert!(two.contains("namespace=~\"(?:a|b)\""), "{two}");
-        for figure in JvmFigure::ALL {
+        for &figure in JvmFigure::ALL {
             let query = text(figure);
             assert!(promql_parser::parser::parse(&query).is_ok(), "{query}");
         }

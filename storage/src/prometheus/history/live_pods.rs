@@ -1,6 +1,6 @@
 //! Existing pods whose names do not follow the rules of their controllers. They are queried by name.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use super::{pod_name_rules::OwnerRef, workload_batch::WorkloadBatch};
 use plimsoll_core::types::ObjectKey;
@@ -41,26 +41,4 @@ impl LivePods {
 pub struct KnownPods<'a> {
     pub by_label: Option<&'a super::PodOwnership>,
     pub live: Option<&'a LivePods>,
-}
-
-/// Splits names into groups whose patterns have about this maximum length.
-pub(super) fn groups(names: BTreeSet<&str>, max_length: usize) -> Vec<Vec<&str>> {
-    let mut groups: Vec<Vec<&str>> = Vec::new();
-    let mut group_length = 0;
-    for name in names {
-        match groups.last_mut() {
-            Some(group) if group_length + length(&[name]) <= max_length => group.push(name),
-            _ => {
-                groups.push(vec![name]);
-                group_length = 0;
-            }
-        }
-        group_length += length(&[name]);
-    }
-    groups
-}
-
-/// The maximum length of a pattern of these names: each dot is escaped.
-pub(super) fn length(names: &[&str]) -> usize {
-    names.iter().map(|name| 1 + name.len() + name.matches('.').count()).sum()
 }

@@ -8,8 +8,8 @@ use super::{
     batch_group::BatchGroup,
     batch_load::{BatchLoad, LoadContext},
     pod_info::PodInfo,
-    pod_values::{PodQueries, PodQuery, PodValue, PodValueReport},
-    throttling::ThrottlingReport,
+    pod_values::{MAX_HALVINGS, PodQueries, PodQuery, PodValue, PodValueReport},
+    throttling::{self, ThrottlingReport},
     time_slice::SkippedCounts,
     workload_batch::WorkloadBatch,
 };
@@ -59,9 +59,7 @@ impl LoadStats {
 pub struct LoadIncomplete {
     /// The number of batches that failed or were not tried.
     pub batches: usize,
-    /// The number of batches that were pending.
     pub asked: usize,
-    /// The namespace of the first failure.
     pub namespace: Arc<str>,
     pub failure: QueryError,
 }
@@ -86,7 +84,8 @@ impl HistoryLoad {
         let mut indices = new.into_iter();
         let mut left = self.context.budget / 2;
         while let Some(mut group) = groups.pop_front() {
-            match PodInfo::query_group(&mut group, &self.context, self.span, left).await {
+            let never = |_: &QueryError| false;
+            match PodInfo::query_group(&mut group, &self.context, self.span, left, never).await {
                 Ok(infos) => {
                     let size: u64 = infos.iter().map(|info| info.size_in_points).sum();
                     left = left.saturating_sub(size);
@@ -115,9 +114,8 @@ impl HistoryLoad {
     /// Queries how much CPU limits throttled the containers, like [`super::PrometheusHistory::throttling`]. It needs few
     /// queries after [`Self::query_owners`]. Call it before [`Self::advance`].
     pub async fn throttling(&self, lookback: Duration, now: Time) -> ThrottlingReport {
-        let LoadContext { client, schema, budget, .. } = &*self.context;
-        let groups = self.groups(&|_| true);
-        ThrottlingReport::query(client, schema, groups, (lookback, *budget), || now).await
+        let queries = self.pod_queries(&throttling::QUERIES, (now.earlier(lookback), now), 0);
+        ThrottlingReport::query(queries, self.groups(&|_| true)).await
     }
 
     /// Queries values of the pods like [`super::PrometheusHistory::pod_values`], in the time range of this load. VPAs are
@@ -129,10 +127,18 @@ impl HistoryLoad {
         is_wanted: &(dyn Fn(&ObjectKey) -> bool + Sync),
         accept: &mut (dyn FnMut(PodValue<'_>) + Send),
     ) -> PodValueReport {
-        let LoadContext { client, schema, budget, .. } = &*self.context;
-        let (budget, span) = (*budget, self.span);
-        let queries = PodQueries { client, schema, queries, span, budget };
+        let queries = self.pod_queries(queries, self.span, MAX_HALVINGS);
         queries.query(self.groups(is_wanted), accept).await
+    }
+
+    fn pod_queries<'a>(
+        &'a self,
+        queries: &'a [PodQuery],
+        span: (Time, Time),
+        max_halvings: u32,
+    ) -> PodQueries<'a> {
+        let LoadContext { client, schema, budget, .. } = &*self.context;
+        PodQueries { client, schema, queries, span, budget: *budget, max_halvings }
     }
 
     /// The batches that have not been loaded, in groups. The owners of their pods are known if all batches of a group have

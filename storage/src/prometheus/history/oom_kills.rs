@@ -120,16 +120,16 @@ impl OomKillQuery<'_> {
     fn kill_condition(&self) -> Query {
         let labels = self.states.container_labels();
         let restarts = self.family("kube_pod_container_status_restarts_total");
-        let reason = reason(self.states, &self.context.schema, &self.batch.namespace)
+        let reason = reason(self.states, &self.context.schema, &[&*self.batch.namespace])
             .matches(&self.states.pod, self.pods.clone());
         let increased = max_by(
             &Query::range_function(RangeFunction::Increase, &restarts, self.window()),
             &labels,
         )
-        .greater_than(0);
+        .only("> 0");
         let is_recent =
             max_by(&Query::range_function(RangeFunction::Last, &reason, MAX_REASON_AGE), &labels);
-        let killed = max_by(&reason.into(), &labels).equal_to(1);
+        let killed = max_by(&reason.into(), &labels).only("== 1");
         max_by(&restarts.into(), &labels)
             .and_on(&increased, &labels)
             .and_on(&killed, &labels)
@@ -145,7 +145,7 @@ impl OomKillQuery<'_> {
 
     fn family(&self, name: &str) -> Selector {
         let matchers = &self.context.schema.matchers;
-        let states = self.states.selector(name, &self.batch.namespace, matchers);
+        let states = self.states.selector_in(name, &[&self.batch.namespace], matchers);
         states.matches(&self.states.pod, self.pods.clone())
     }
 

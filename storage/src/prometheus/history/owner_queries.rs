@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use super::{
-    batch_group::{namespaces, workloads_of},
+    batch_group::BatchGroup,
     owner_series::{INTERMEDIATE_KINDS, OwnerSeries, POINTS_PER_ENTRY, points},
     pod_name_rules::OwnerRef,
     workload_batch::{LONGEST_PATTERN, WorkloadBatch},
@@ -15,7 +15,7 @@ use crate::prometheus::{
     decode::{Interest, Labels, SeriesVisitor},
     query_error::QueryError,
     schema::{KubeStateMetrics, Schema},
-    selector::{LabelMatchers, Pattern, Selector},
+    selector::{Pattern, Selector},
 };
 use plimsoll_core::types::Time;
 
@@ -25,12 +25,12 @@ use plimsoll_core::types::Time;
 pub(super) async fn query_owners(
     client: &PrometheusClient,
     schema: &Schema,
-    batches: &[WorkloadBatch],
+    group: &BatchGroup,
     span: (Time, Time),
     max_points: u64,
 ) -> Result<Vec<OwnerSeries>, QueryError> {
-    let parts: Vec<BatchOwners<'_>> = batches.iter().map(BatchOwners::new).collect();
-    let empty = || batches.iter().map(|_| OwnerSeries::default()).collect();
+    let parts: Vec<BatchOwners<'_>> = group.batches.iter().map(BatchOwners::new).collect();
+    let empty = || group.batches.iter().map(|_| OwnerSeries::default()).collect();
     let Some(states) = &schema.kube_state_metrics else { return Ok(empty()) };
     let namespaces: BTreeSet<&str> =
         parts.iter().filter(|part| !part.is_labelled).map(|part| part.namespace).collect();
@@ -47,7 +47,7 @@ pub(super) async fn query_owners(
     let names = Pattern::any_literal(names).then(&Pattern::regex("(?:-.*)?"));
     let names = Some(names).filter(|names| {
         // A batch never has many more. The names of several are too long together: then they are compared here.
-        batches.len() == 1 || names.as_str().len() <= LONGEST_PATTERN
+        group.batches.len() == 1 || names.as_str().len() <= LONGEST_PATTERN
     });
     let mut collector = OwnerCollector {
         parts,
@@ -57,7 +57,11 @@ pub(super) async fn query_owners(
         max_points,
     };
     let select = |family: &str, label: &str| {
-        select(states, family, &namespaces, label, names.as_ref(), &schema.matchers)
+        let series = states.selector_in(family, &namespaces, &schema.matchers);
+        match &names {
+            Some(names) => series.matches(label, names.clone()),
+            None => series,
+        }
     };
     if states.has_family("kube_pod_owner") {
         client.series(&select("kube_pod_owner", "owner_name"), span, &mut collector).await?;
@@ -72,21 +76,6 @@ pub(super) async fn query_owners(
         client.series(&select(family, label), span, &mut collector).await?;
     }
     Ok(collector.parts.into_iter().map(|part| part.series).collect())
-}
-
-fn select(
-    states: &KubeStateMetrics,
-    family: &str,
-    namespaces: &[&str],
-    label: &str,
-    names: Option<&Pattern>,
-    matchers: &LabelMatchers,
-) -> Selector {
-    let series = states.selector_in(family, namespaces, matchers);
-    match names {
-        Some(names) => series.matches(label, names.clone()),
-        None => series,
-    }
 }
 
 struct BatchOwners<'a> {
@@ -163,8 +152,6 @@ impl SeriesVisitor for OwnerCollector<'_> {
         Interest::LabelsOnly
     }
 
-    fn point(&mut self, _: Time, _: f64) {}
-
     fn is_full(&self) -> bool {
         let size: u64 = self.parts.iter().map(|part| part.series.size_in_points).sum();
         size > self.max_points
@@ -188,17 +175,16 @@ fn owner(labels: Labels<'_>) -> Option<OwnerRef> {
 pub(super) async fn oom_killed_pods(
     client: &PrometheusClient,
     schema: &Schema,
-    batches: &[WorkloadBatch],
+    group: &BatchGroup,
     pods: Pattern,
     span: (Time, Time),
     max_points: u64,
 ) -> Result<Vec<OomKilledPods>, QueryError> {
-    let killed: Vec<OomKilledPods> = batches.iter().map(|_| OomKilledPods::default()).collect();
+    let killed = group.batches.iter().map(|_| OomKilledPods::default()).collect();
     let Some(states) = &schema.kube_state_metrics else { return Ok(killed) };
-    let namespaces = Vec::from_iter(namespaces(batches));
-    let series = states.selector_in(TERMINATED_REASON, &namespaces, &schema.matchers);
-    let series = series.equals("reason", "OOMKilled").matches(&states.pod, pods);
-    let mut collector = OomKillCollector { batches, states, killed, max_points };
+    let namespaces = Vec::from_iter(group.namespaces());
+    let series = reason(states, schema, &namespaces).matches(&states.pod, pods);
+    let mut collector = OomKillCollector { group, states, killed, max_points };
     client.series(&series, span, &mut collector).await?;
     Ok(collector.killed)
 }
@@ -206,8 +192,10 @@ pub(super) async fn oom_killed_pods(
 const TERMINATED_REASON: &str = "kube_pod_container_status_last_terminated_reason";
 
 /// Selects containers whose last termination was an OOM kill.
-pub(super) fn reason(states: &KubeStateMetrics, schema: &Schema, namespace: &str) -> Selector {
-    states.selector(TERMINATED_REASON, namespace, &schema.matchers).equals("reason", "OOMKilled")
+pub(super) fn reason(states: &KubeStateMetrics, schema: &Schema, namespaces: &[&str]) -> Selector {
+    states
+        .selector_in(TERMINATED_REASON, namespaces, &schema.matchers)
+        .equals("reason", "OOMKilled")
 }
 
 #[derive(Debug, Default)]
@@ -217,7 +205,7 @@ pub(super) struct OomKilledPods {
 }
 
 struct OomKillCollector<'a> {
-    batches: &'a [WorkloadBatch],
+    group: &'a BatchGroup,
     states: &'a KubeStateMetrics,
     killed: Vec<OomKilledPods>,
     max_points: u64,
@@ -233,16 +221,14 @@ impl SeriesVisitor for OomKillCollector<'_> {
                 killed.pods.insert(pod.into());
             }
         };
-        if self.batches.len() == 1 {
+        if self.group.batches.len() == 1 {
             add(0);
         } else {
             let namespace = labels.get(&self.states.namespace);
-            workloads_of(self.batches, namespace, pod).for_each(|(batch, _)| add(batch));
+            self.group.workloads_of(namespace, pod).for_each(|(batch, _)| add(batch));
         }
         Interest::LabelsOnly
     }
-
-    fn point(&mut self, _: Time, _: f64) {}
 
     fn is_full(&self) -> bool {
         self.killed.iter().map(|killed| killed.size_in_points).sum::<u64>() > self.max_points

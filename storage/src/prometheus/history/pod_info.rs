@@ -2,14 +2,13 @@
 //!
 //! The queried time range is as long as the budget allows. Beyond it, the information is queried again.
 
-use std::{collections::HashSet, slice};
+use std::collections::HashSet;
 
 use super::{
     batch_group::BatchGroup,
     batch_load::{GROWTH, LoadContext},
     owner_queries::{OomKilledPods, oom_killed_pods, query_owners},
     owner_series::OwnerSeries,
-    workload_batch::WorkloadBatch,
 };
 use crate::prometheus::{query_error::QueryError, selector::Pattern};
 use plimsoll_core::types::Time;
@@ -31,31 +30,36 @@ pub(super) struct PodInfo {
 }
 
 impl PodInfo {
-    /// Queries a time range that ends at `to` or earlier, and stores the owners in the batch. `max_steps` limits its length,
-    /// and is reduced if the result exceeds the budget.
+    /// Queries a time range that ends at `to` or earlier for a single batch, and stores the owners in the batch. `max_steps`
+    /// limits its length, and is reduced if the result exceeds the budget.
     pub(super) async fn query(
-        batch: &mut WorkloadBatch,
+        group: &mut BatchGroup,
         context: &LoadContext,
         (after, to): (Time, Time),
         max_steps: &mut u32,
     ) -> Result<Self, QueryError> {
+        let is_too_large = |failure: &QueryError| {
+            matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_))
+        };
+        let is_final = |failure: &QueryError| !failure.is_transient() && !is_too_large(failure);
         loop {
             let until = after.later(context.plan.memory.saturating_mul(*max_steps)).min(to);
-            let result = Self::query_once(batch, context, (after, until)).await;
-            let failure = match result {
-                Err(failure @ (QueryError::CollectorFull | QueryError::TooLarge(_))) => failure,
-                result => return result,
+            let (span, max_points) = ((after, until), context.budget / 2);
+            let failure = match Self::query_group(group, context, span, max_points, is_final).await
+            {
+                Ok(mut infos) => return Ok(infos.remove(0)),
+                Err(failure) if is_too_large(&failure) => failure,
+                Err(failure) => return Err(failure),
             };
             let steps = context.plan.steps_between(after, until);
+            let batch = &mut group.batches[0];
             if steps <= 1 {
                 // A single step cannot be split, so continue without.
                 batch.proof = OwnerSeries::default();
-                let (patterns, oom_killed) = (batch.patterns(), HashSet::new());
-                let unavailable = Some((OWNERS_UNAVAILABLE, failure));
                 return Ok(Self {
-                    patterns,
-                    oom_killed,
-                    unavailable,
+                    patterns: batch.patterns(),
+                    oom_killed: HashSet::new(),
+                    unavailable: Some((OWNERS_UNAVAILABLE, failure)),
                     until: to,
                     size_in_points: 0,
                 });
@@ -66,36 +70,35 @@ impl PodInfo {
         }
     }
 
-    async fn query_once(
-        batch: &mut WorkloadBatch,
+    /// Queries all of the time range for the batches of a group together, and stores the owners in the batches. Continues
+    /// without what fails finally.
+    pub(super) async fn query_group(
+        group: &mut BatchGroup,
         context: &LoadContext,
         span: (Time, Time),
-    ) -> Result<Self, QueryError> {
-        let LoadContext { client, schema, plan, budget, .. } = context;
-        let max_points = budget / 2;
+        max_points: u64,
+        is_final: impl Fn(&QueryError) -> bool,
+    ) -> Result<Vec<Self>, QueryError> {
+        let LoadContext { client, schema, plan, .. } = context;
         let mut unavailable = None;
-        let is_final = |failure: &QueryError| {
-            !failure.is_transient()
-                && !matches!(failure, QueryError::CollectorFull | QueryError::TooLarge(_))
-        };
-        match batch.query_owners(client, schema, span, max_points).await {
-            Ok(()) => {}
+        match query_owners(client, schema, group, span, max_points).await {
+            Ok(owners) => group.set_owners(owners),
             Err(failure) if is_final(&failure) => {
+                group.batches.iter_mut().for_each(|batch| batch.proof = OwnerSeries::default());
                 unavailable = Some((OWNERS_UNAVAILABLE, failure));
             }
             Err(failure) => return Err(failure),
         }
-        let patterns = batch.patterns();
-        let mut oom_killed = HashSet::new();
-        let mut size = batch.proof.size_in_points;
-        for pods in patterns.iter().filter(|_| !plan.is_upstream) {
-            let left = max_points.saturating_sub(size);
-            let (batch, pods) = (slice::from_ref(&*batch), pods.clone());
-            match oom_killed_pods(client, schema, batch, pods, span, left).await {
-                Ok(killed) => {
-                    for OomKilledPods { pods, size_in_points } in killed {
-                        oom_killed.extend(pods);
-                        size += size_in_points;
+        let mut killed: Vec<OomKilledPods> =
+            group.batches.iter().map(|_| OomKilledPods::default()).collect();
+        for pods in group.patterns().into_iter().filter(|_| !plan.is_upstream) {
+            let size: u64 = killed.iter().map(|killed| killed.size_in_points).sum();
+            let left = max_points.saturating_sub(group.size_in_points() + size);
+            match oom_killed_pods(client, schema, group, pods, span, left).await {
+                Ok(found) => {
+                    for (killed, found) in killed.iter_mut().zip(found) {
+                        killed.pods.extend(found.pods);
+                        killed.size_in_points += found.size_in_points;
                     }
                 }
                 Err(failure) if is_final(&failure) => {
@@ -104,41 +107,13 @@ impl PodInfo {
                 Err(failure) => return Err(failure),
             }
         }
-        oom_killed.retain(|pod| batch.workload_of(pod).is_some());
-        Ok(Self { patterns, oom_killed, unavailable, until: span.1, size_in_points: size })
-    }
-
-    /// Queries all of the time range for the batches of a group together, and stores the owners in the batches.
-    pub(super) async fn query_group(
-        group: &mut BatchGroup,
-        context: &LoadContext,
-        span: (Time, Time),
-        max_points: u64,
-    ) -> Result<Vec<Self>, QueryError> {
-        let LoadContext { client, schema, plan, .. } = context;
-        let owners = query_owners(client, schema, &group.batches, span, max_points).await?;
-        for (batch, owners) in group.batches.iter_mut().zip(owners) {
-            batch.proof = owners;
-        }
-        group.has_owners = true;
-        let mut killed: Vec<OomKilledPods> =
-            group.batches.iter().map(|_| OomKilledPods::default()).collect();
-        for pods in group.patterns().into_iter().filter(|_| !plan.is_upstream) {
-            let size: u64 = killed.iter().map(|killed| killed.size_in_points).sum();
-            let left = max_points.saturating_sub(group.size_in_points() + size);
-            let found = oom_killed_pods(client, schema, &group.batches, pods, span, left).await?;
-            for (killed, found) in killed.iter_mut().zip(found) {
-                killed.pods.extend(found.pods);
-                killed.size_in_points += found.size_in_points;
-            }
-        }
         let infos = group.batches.iter().zip(killed).map(|(batch, killed)| {
             let OomKilledPods { pods: mut oom_killed, size_in_points } = killed;
             oom_killed.retain(|pod| batch.workload_of(pod).is_some());
             Self {
                 patterns: batch.patterns(),
                 oom_killed,
-                unavailable: None,
+                unavailable: unavailable.clone(),
                 until: span.1,
                 size_in_points: size_in_points + batch.proof.size_in_points,
             }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::prometheus::{
     decode::{Interest, Labels, SeriesVisitor},
-    schema::{KubeStateMetrics, Schema, container_name},
+    schema::{Schema, container_name},
 };
 use plimsoll_core::types::Time;
 
@@ -43,6 +43,10 @@ impl CollectedValue {
                 accept(PodValue { query: *query, vpa, pod, container, value, at, label });
             }
         }
+    }
+
+    pub(super) fn names(&self) -> (usize, GroupedWorkload, &str, &str) {
+        (self.query, self.workload, &self.container, &self.pod)
     }
 
     fn add_of_day(&mut self, at: Time, value: f64) {
@@ -83,8 +87,6 @@ pub(super) struct LargestValues<'a> {
     /// The memory of `merged`, in points.
     merged_points: u64,
     pub(super) max_points: u64,
-    /// Whether the series cannot exist, because there is no kube-state-metrics.
-    pub(super) is_without_series: bool,
 }
 
 impl<'a> LargestValues<'a> {
@@ -111,14 +113,12 @@ impl<'a> LargestValues<'a> {
             indices: HashMap::new(),
             merged: Vec::new(),
             merged_points: 0,
-            is_without_series: false,
         };
-        let states: Option<&KubeStateMetrics> = schema.kube_state_metrics.as_ref();
         if let PodQuery::ContainerState { .. }
         | PodQuery::PodState { .. }
         | PodQuery::PodLabel { .. } = query
+            && let Some(states) = &schema.kube_state_metrics
         {
-            let Some(states) = states else { return Self { is_without_series: true, ..this } };
             (this.namespace, this.pod) = (&states.namespace, &states.pod);
             let of_containers = matches!(query, PodQuery::ContainerState { .. });
             this.container = of_containers.then_some(&*states.container);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::prometheus::{
     client::{PrometheusClient, QueryRange},
-    promql::{Query, RangeFunction},
+    promql::{Aggregation, Query, RangeFunction},
     query_error::QueryError,
     schema::{ACTIVE_FILE_METRIC, MAPPED_FILE_METRIC, RSS_METRIC, Schema},
     selector::{Pattern, Selector},
@@ -33,7 +33,7 @@ const ASSUMED_CONTAINERS: u64 = 4;
 const CONTAINERS_OF_POD: u64 = 2;
 
 /// How often the time range of a workload is halved that has too many pods.
-const MAX_HALVINGS: u32 = 6;
+pub(super) const MAX_HALVINGS: u32 = 6;
 
 /// A query for one value of each series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,16 @@ pub enum PodQuery {
         figure: JvmFigure,
         step: Duration,
     },
+    /// The increase of a counter of cAdvisor in the time range.
+    Increase {
+        metric: &'static str,
+    },
+    /// 1 for each container that has a series of this metric at the end of the time range.
+    HasSeries {
+        metric: &'static str,
+    },
+    /// The same for memory.
+    HasMemory,
     /// The largest value of the CPU counter: the CPU time of a container that ran once.
     CpuSeconds,
     LargestMemory,
@@ -125,6 +135,8 @@ pub(super) struct PodQueries<'a> {
     pub(super) span: (Time, Time),
     /// Maximum number of points that a batch may hold in memory: owners of pods, and values.
     pub(super) budget: u64,
+    /// How often the time range of a workload is halved that has too many pods.
+    pub(super) max_halvings: u32,
 }
 
 impl PodQueries<'_> {
@@ -185,7 +197,7 @@ impl PodQueries<'_> {
         mut result: Result<GroupValues, QueryError>,
     ) -> Result<GroupValues, QueryError> {
         let (mut from, to) = self.span;
-        for _ in 0..MAX_HALVINGS {
+        for _ in 0..self.max_halvings {
             if !matches!(result, Err(QueryError::CollectorFull | QueryError::TooLarge(_))) {
                 break;
             }
@@ -210,13 +222,12 @@ impl PodQueries<'_> {
             for pods in patterns {
                 let mut collector = LargestValues::new(&group, index, query, schema);
                 collector.max_points = budget / 2;
-                if collector.is_without_series {
-                    continue;
-                }
                 self.run(&group, *query, (pods.clone(), span), &mut collector).await?;
                 values.append(&mut collector.into_committed());
             }
         }
+        // Sums of values do not depend on the order of the response.
+        values.sort_by(|one, other| one.names().cmp(&other.names()));
         Ok((group, values))
     }
 
@@ -234,6 +245,8 @@ impl PodQueries<'_> {
         let largest = |selector: &Selector, identity: &[&str]| {
             max_by(&Query::range_function(RangeFunction::Max, selector, length), identity)
         };
+        let present =
+            |metric: &str| Query::from(usage(metric)).aggregate(Aggregation::Group, &identity);
         let peak = |metric: &str, step: Duration| {
             let window = step.saturating_sub(Duration::from_millis(1));
             let peak = Query::range_function(RangeFunction::Max, &usage(metric), window);
@@ -264,6 +277,12 @@ impl PodQueries<'_> {
                 let loaded = figure.window(step) * figure.series_per_container();
                 return self.range(group, &query, (step, loaded), span, collector).await;
             }
+            PodQuery::Increase { metric } => {
+                Query::range_function(RangeFunction::Increase, &usage(metric), length)
+                    .aggregate(Aggregation::Sum, &identity)
+            }
+            PodQuery::HasSeries { metric } => present(metric),
+            PodQuery::HasMemory => present(&schema.usage.memory.value),
             PodQuery::CpuSeconds => largest(&usage(&schema.usage.cpu.value), &identity),
             PodQuery::LargestMemory => largest(&usage(&schema.usage.memory.value), &identity),
             PodQuery::PodState { family } => {

@@ -45,7 +45,6 @@ impl Default for Weighting {
 
 #[derive(Clone, Debug)]
 pub(super) struct QueryPlan {
-    /// The step of CPU samples.
     pub(super) cpu: Duration,
     /// The step of memory samples. Slices of a history are whole multiples of it.
     pub(super) memory: Duration,
@@ -137,7 +136,7 @@ impl QueryPlan {
             return recorded(schema, RECORDED_CPU_METRIC, namespace, pods).round_to_nanocores();
         }
         let series = schema.usage_series(&schema.usage.cpu.value);
-        let selector = schema.in_namespace(series, namespace, pods);
+        let selector = schema.of_pods_in(series, &[namespace], pods);
         if self.is_upstream {
             return Query::range_function(RangeFunction::Rate, &selector, self.window);
         }
@@ -153,7 +152,7 @@ impl QueryPlan {
             return recorded(schema, RECORDED_MEMORY_METRIC, namespace, pods);
         }
         let series = schema.usage_series(&schema.usage.memory.value);
-        let selector = schema.in_namespace(series, namespace, pods);
+        let selector = schema.of_pods_in(series, &[namespace], pods);
         if self.is_upstream {
             return selector.into();
         }
@@ -172,7 +171,7 @@ impl QueryPlan {
 /// where staleness markers are missing.
 fn recorded(schema: &Schema, metric: &str, namespace: &str, pods: Pattern) -> Query {
     const FRESH: Duration = Duration::from_millis(59_999);
-    let series = schema.in_namespace(Selector::metric(metric), namespace, pods);
+    let series = schema.of_pods_in(Selector::metric(metric), &[namespace], pods);
     max_by(
         &Query::range_function(RangeFunction::Last, &series, FRESH),
         &schema.usage.container_labels(),

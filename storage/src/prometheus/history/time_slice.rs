@@ -27,7 +27,6 @@ pub(super) struct PodSeries {
     end: usize,
 }
 
-/// Counts of skipped series and points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SkippedCounts {
     /// Series without a pod or container label.

@@ -2,22 +2,18 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    iter, slice,
+    iter,
     sync::Arc,
 };
 
 use super::{
-    live_pods::{groups, length},
-    owner_queries::query_owners,
     owner_series::{self, OwnerSeries},
     pod_name_rules::OwnerRef,
 };
-use crate::prometheus::{
-    client::PrometheusClient, query_error::QueryError, schema::Schema, selector::Pattern,
-};
+use crate::prometheus::selector::{Pattern, literal_groups, literal_length};
 use plimsoll_core::{
     history::SkippedRecord,
-    types::{ContainerKey, ObjectKey, Time},
+    types::{ContainerKey, ObjectKey},
 };
 
 /// Maximum length of a pod pattern. Servers match it against every known pod name, and some reject long queries.
@@ -115,22 +111,6 @@ impl WorkloadBatch {
         (batches, skipped)
     }
 
-    /// Queries the owners of pods, unless labels determine the workloads. If it fails, only names
-    /// determine them.
-    pub(super) async fn query_owners(
-        &mut self,
-        client: &PrometheusClient,
-        schema: &Schema,
-        span: (Time, Time),
-        max_points: u64,
-    ) -> Result<(), QueryError> {
-        self.proof = OwnerSeries::default();
-        let batch = slice::from_ref(self);
-        let mut owners = query_owners(client, schema, batch, span, max_points).await?;
-        self.proof = owners.pop().unwrap_or_default();
-        Ok(())
-    }
-
     /// Assigns pods to the workloads of their VPAs. For VPAs of several workloads a combined workload is added. Pods without
     /// a VPA of this batch are omitted.
     pub(super) fn match_pods<'a>(
@@ -184,10 +164,10 @@ impl WorkloadBatch {
         };
         let live: BTreeSet<&str> =
             self.live_pods.keys().map(|pod| &**pod).filter(|pod| !is_covered(pod)).collect();
-        let mut groups = groups(live, LONGEST_PATTERN);
+        let mut groups = literal_groups(live, LONGEST_PATTERN);
         match &groups[..] {
             [] => return vec![usual],
-            [group] if usual.as_str().len() + length(group) <= LONGEST_PATTERN => {
+            [group] if usual.as_str().len() + literal_length(group) <= LONGEST_PATTERN => {
                 let generated = name_queries.iter().map(PodNameQuery::pattern);
                 let names = single_names.into_iter().chain(groups.remove(0)).map(Pattern::literal);
                 return vec![Pattern::any_of(generated.chain(names))];

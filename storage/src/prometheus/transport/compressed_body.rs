@@ -10,10 +10,7 @@ use std::{
 
 use async_compression::tokio::bufread::GzipDecoder;
 use bytes::Bytes;
-use futures::{
-    Stream, StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures::{Stream, StreamExt as _, future, stream::BoxStream};
 use http::{
     HeaderMap,
     header::{CONTENT_ENCODING, CONTENT_LENGTH},
@@ -40,14 +37,21 @@ impl TransferredBytes {
 /// Decompressed bytes, in order. Nothing follows an error.
 pub type BodyStream = BoxStream<'static, io::Result<Bytes>>;
 
-/// The decompressed bytes of a body, and the count of those that are transferred. Removes the headers about the compression.
+/// The decompressed bytes of a body up to its end or an error, and the count of those that are transferred. Removes the
+/// headers about the compression.
 pub fn decompressed(
     received: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
     headers: &mut HeaderMap,
 ) -> (BodyStream, TransferredBytes) {
     let transferred = TransferredBytes::default();
     let total = transferred.clone();
-    let counted = received.inspect(move |piece| {
+    // The body may be polled again after its end or an error.
+    let received = received.scan(false, |has_failed, piece| {
+        let next = (!*has_failed).then_some(piece);
+        *has_failed = next.as_ref().is_none_or(Result::is_err);
+        future::ready(next)
+    });
+    let counted = received.fuse().inspect(move |piece| {
         if let Ok(bytes) = piece {
             total.add(bytes.len());
         }
@@ -75,15 +79,7 @@ pub(super) fn with_plain_body(response: reqwest::Response) -> reqwest::Response 
     let mut response = http::Response::<reqwest::Body>::from(response);
     let body = std::mem::take(response.body_mut());
     let received = http_body_util::BodyDataStream::new(body).map(|piece| piece.map_err(io_error));
-    // The body may be polled again after its end or an error.
-    let received = stream::unfold(Some(received), |rest| async move {
-        let mut body = rest?;
-        match body.next().await? {
-            Ok(bytes) => Some((Ok(bytes), Some(body))),
-            Err(error) => Some((Err(error), None)),
-        }
-    });
-    let (body, transferred) = decompressed(received.fuse(), response.headers_mut());
+    let (body, transferred) = decompressed(received, response.headers_mut());
     response.extensions_mut().insert(transferred);
     *response.body_mut() = reqwest::Body::wrap_stream(body);
     response.into()

@@ -19,7 +19,10 @@ pub struct TransportConfig {
     /// The tenant in the header `X-Scope-OrgID` (Mimir, Cortex, Loki).
     pub tenant: Option<String>,
     pub timing: AuthTiming,
-    pub compression: Compression,
+    /// Whether responses over plain HTTP are compressed, too, for large histories over a network of unknown speed. Plain
+    /// HTTP servers are usually nearby: compressing a response takes them longer than sending it, and as much CPU as
+    /// evaluating the query.
+    pub compresses_plain_http: bool,
 }
 
 impl fmt::Debug for TransportConfig {
@@ -34,19 +37,9 @@ impl fmt::Debug for TransportConfig {
             .field("headers", &self.headers)
             .field("tenant", &self.tenant)
             .field("timing", &self.timing)
-            .field("compression", &self.compression)
+            .field("compresses_plain_http", &self.compresses_plain_http)
             .finish()
     }
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Compression {
-    /// Those over TLS. Plain HTTP servers are usually nearby: compressing a response takes them longer than sending it, and
-    /// as much CPU as evaluating the query.
-    #[default]
-    Encrypted,
-    /// All of them, for large histories over a network of unknown speed.
-    Always,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +59,6 @@ impl Default for AuthTiming {
 /// Where a secret value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// The value itself.
     Literal(Secret),
     /// A file, which is reread when it changes. Surrounding whitespace is trimmed.
     File(PathBuf),
@@ -114,7 +106,6 @@ pub struct OAuth2 {
     pub tls: TlsConfig,
     pub client_id: String,
     pub client_secret: SecretSource,
-    /// The scopes to request.
     pub scopes: Vec<String>,
     /// Additional parameters of the token request: `audience`, `resource`, ...
     pub parameters: Vec<(String, String)>,
@@ -141,7 +132,6 @@ pub struct Aws {
     pub session_name: String,
 }
 
-/// Static AWS keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwsKeys {
     pub access_key_id: SecretSource,

@@ -25,12 +25,10 @@ pub enum TransportErrorKind {
     Refused,
     /// The server redirects. Credentials are not sent to the target.
     Redirected,
-    /// The certificate of the server is not trusted.
     Untrusted,
     /// The server rejects our side of the TLS handshake.
     ClientCertificate,
     Unreachable,
-    /// The response did not arrive in time.
     TimedOut,
     /// A token endpoint issued no token.
     TokenDenied,

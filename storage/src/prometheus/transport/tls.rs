@@ -45,7 +45,6 @@ impl TlsFiles {
     }
 }
 
-/// Reads a file, if it is configured.
 fn read_file(what: &'static str, path: &str) -> Result<Option<Vec<u8>>, TransportError> {
     if path.is_empty() {
         return Ok(None);

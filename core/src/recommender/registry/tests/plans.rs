@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     api::vpa,
-    history::{SampleBatch, UsageMetric},
+    history::{Resource, SampleBatch},
     recommender::{
         ContainerPolicy, ContainerRecommendation, SampleResult,
         decay_cache::DecayCache,
@@ -163,9 +163,9 @@ fn a_plan_from_stored_samples_equals_one_from_the_same_samples_live() {
     let settings = stored.settings.clone();
     let mut builder = stored.start_history(&vpa("web")).expect("tracked");
     let (name, replica) = ("main".into(), "pod-0".into());
-    let series: [(UsageMetric, Vec<f64>); 2] = [
-        (UsageMetric::Cpu, (0..MINUTES).map(|number| cpu(number).as_cores()).collect()),
-        (UsageMetric::Memory, (0..MINUTES).map(|number| memory(number).as_f64()).collect()),
+    let series: [(Resource, Vec<f64>); 2] = [
+        (Resource::Cpu, (0..MINUTES).map(|number| cpu(number).as_cores()).collect()),
+        (Resource::Memory, (0..MINUTES).map(|number| memory(number).as_f64()).collect()),
     ];
     for (gauge, values) in &series {
         let points: Vec<(Time, f64)> = (0..).map(minute).zip(values.iter().copied()).collect();

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{
+use super::super::{
     batch_load::{BatchLoad, LoadContext},
     load::HistoryLoad,
     load::LoadStats,

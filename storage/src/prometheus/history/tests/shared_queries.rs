@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{
+use super::super::{
     batch_load::LoadContext,
     load::HistoryLoad,
     pod_values::PodQuery,

@@ -1,0 +1,4 @@
+//! Tests of loads on servers that are simulated.
+
+mod memory_bound;
+mod shared_queries;
