@@ -90,6 +90,7 @@ const MAX_MEBIBYTES: f64 = 64.0;
 const SETTLED: Duration = Duration::from_secs(90);
 /// The page reads workloads and history each quarter of an hour.
 const READ_PATIENCE: Duration = Duration::from_mins(40);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Between two samples in the Prometheus.
 const HISTORY_STEP: SignedDuration = SignedDuration::from_mins(2);
 
@@ -263,9 +264,10 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
     bed.process_guard().start("ui", program, &flags, &ENVIRONMENT);
     let url = |path: &str| format!("http://127.0.0.1:{port}/{path}");
     let wanted = format!("\"total\": {}", arguments.vpas);
-    wait::until("all workloads are listed", || async {
-        let list = http_get(&url("workloads.json")).await?;
-        String::from_utf8_lossy(&list).contains(&wanted).then_some(())
+    wait::often(POLL_INTERVAL, READ_PATIENCE, "all workloads are listed", || async {
+        let list = http_get(&url("workloads.json")).await.unwrap_or_default();
+        let is_complete = String::from_utf8_lossy(&list).contains(&wanted);
+        if is_complete { Ok(()) } else { Err(format!("{} bytes", list.len())) }
     })
     .await;
     // While workloads and history are read again, what was read before is there too.
@@ -286,7 +288,7 @@ async fn memory(arguments: &Arguments) -> Option<(f64, f64)> {
 
 /// Waits until workloads and history are read at another time, and returns that.
 async fn read_after(overview: &str, last: &Value, has_history: bool) -> Value {
-    wait::often(Duration::from_secs(5), READ_PATIENCE, "everything is read", || async {
+    wait::often(POLL_INTERVAL, READ_PATIENCE, "everything is read", || async {
         let page = http_get(overview).await.ok_or_else(|| "no answer".to_owned())?;
         let page: Value = serde_json::from_slice(&page).map_err(|error| error.to_string())?;
         assert_eq!(page.get("historyError").is_none(), has_history, "{page}");

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
-use plimsoll::cluster::server::{AdminLimits, AdminServer, Exposition, Probes, Stalled};
+use plimsoll::cluster::server::{AdminLimits, AdminServer, Probes, ScrapePages, Stalled};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -53,11 +53,14 @@ struct RunningServer {
     done: JoinHandle<()>,
 }
 
-async fn serve(exposition: impl Exposition + 'static) -> RunningServer {
+async fn serve(exposition: impl Fn() -> ScrapePages + Send + Sync + 'static) -> RunningServer {
     serve_within(AdminLimits::default(), exposition).await
 }
 
-async fn serve_within(limits: AdminLimits, exposition: impl Exposition + 'static) -> RunningServer {
+async fn serve_within(
+    limits: AdminLimits,
+    exposition: impl Fn() -> ScrapePages + Send + Sync + 'static,
+) -> RunningServer {
     let admin = AdminServer::bind("127.0.0.1:0").await.expect("a free port").with_limits(limits);
     let port = admin.address().port();
     let role = Arc::new(TestProbes::default());
@@ -67,8 +70,8 @@ async fn serve_within(limits: AdminLimits, exposition: impl Exposition + 'static
     RunningServer { port, role, stop, done }
 }
 
-fn two_chunks() -> impl Iterator<Item = Bytes> {
-    [&b"a 1\n"[..], b"b 2\n"].into_iter().map(Bytes::from_static)
+fn two_chunks() -> ScrapePages {
+    Box::new([&b"a 1\n"[..], b"b 2\n"].into_iter().map(Bytes::from_static))
 }
 
 async fn ask(port: u16, method: Method, path: &str) -> (StatusCode, HeaderMap, String) {
@@ -289,16 +292,16 @@ impl Drop for HeldScrape {
 }
 
 /// A scrape that has no end.
-fn endless(counts: &Arc<ScrapeCounts>) -> impl Exposition + 'static {
+fn endless(counts: &Arc<ScrapeCounts>) -> impl Fn() -> ScrapePages + Send + Sync + 'static {
     let counts = counts.clone();
     move || {
         counts.begun.fetch_add(1, SeqCst);
         counts.held.fetch_add(1, SeqCst);
         let held = HeldScrape(counts.clone());
-        iter::repeat_with(move || {
+        Box::new(iter::repeat_with(move || {
             held.0.chunks.fetch_add(1, SeqCst);
             Bytes::from(vec![b'#'; 32 << 10])
-        })
+        }))
     }
 }
 

@@ -11,9 +11,9 @@ use std::{fmt::Write as _, io::Write as _, process, process::Stdio, sync::Arc, t
 use plimsoll::cluster::server::webhook::{CompletedReview, ReviewObserver as _, ReviewStatus};
 use plimsoll::telemetry::{
     AdmissionMetrics, ApiRequestMetrics, ApiTrafficMetrics, Cardinality, Definition, HistoryState,
-    LabelSet, ObjectMetrics, PassTotals, QualitySample, RecommendationChange,
-    RecommenderHealthMetrics, RecommenderMetrics, Registry, ReplicaKind, ReplicaObjectMetrics,
-    UpdatedVpa, UpdaterMetrics, VpaTotals, VpaTraits, WatermarkMetrics, upstream_series,
+    LabelSet, ObjectMetrics, PassTotals, RecommenderHealthMetrics, RecommenderMetrics, Registry,
+    ReplicaKind, ReplicaObjectMetrics, UpdatedVpa, UpdaterMetrics, VpaTotals, VpaTraits,
+    WatermarkMetrics, upstream_series,
 };
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
@@ -50,16 +50,10 @@ fn registry() -> Registry {
     recommender.set_vpa_counts([vpa(Some("Off")), vpa(None)]);
     for resource in [Resource::Cpu, Resource::Memory] {
         for recommendation in [None, Some(3.0), Some(0.5)] {
-            let update_mode = Some("Auto");
-            let is_oom = false;
-            let sample =
-                QualitySample { update_mode, resource, is_oom, usage: 1.0, recommendation };
-            recommender.quality.observe_sample(&sample);
+            let mode = Some("Auto");
+            recommender.quality.observe_sample(mode, resource, false, 1.0, recommendation);
         }
-        let (old, new, pods) = (2.0, 3.0, 5);
-        let update_mode = None;
-        let change = RecommendationChange { update_mode, resource, old, new, pods };
-        recommender.quality.observe_change(&change);
+        recommender.quality.observe_change(None, resource, [2.0, 3.0], 5);
     }
     let health = RecommenderHealthMetrics::new(&mut registry);
     health.loop_metrics.set_leader(true);

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use plimsoll::report::demo;
 use plimsoll_core::types::{ObjectKey, Time};
 use plimsoll_core::{
-    recommender::{ContainerPolicy, ControlledResources, Settings, VpaSettings},
+    api::{ResourceName, vpa::ContainerPolicy},
+    recommender::{Settings, VpaSettings},
     sim::{
         Cluster, ContainerMinute, ContainerResources, ContainerSpec, ContainerType, CpuDemand,
         InvalidWorkload, MIB, MemoryDemand, OptionalAmounts, Recommender, ResourceAmounts,
@@ -278,8 +279,8 @@ fn a_resource_without_a_recommendation_keeps_the_template_values() {
 #[test]
 fn a_recommender_that_controls_memory_only_recommends_no_cpu() {
     let policy = ContainerPolicy {
-        container: "*".into(),
-        controlled: ControlledResources { cpu: false, memory: true },
+        container_name: "*".into(),
+        controlled_resources: Some(vec![ResourceName::Memory]),
         ..ContainerPolicy::default()
     };
     let directives = VpaSettings::new(vec![policy], &BTreeMap::new());

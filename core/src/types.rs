@@ -12,6 +12,6 @@ pub mod units;
 pub use key::{ContainerKey, ObjectKey};
 pub use quantity::Quantity;
 pub use recurring_window::RecurringWindow;
-pub use resource::Resource;
+pub use resource::{PerResource, Resource};
 pub use time::Time;
 pub use units::{Bytes, MilliCpu};

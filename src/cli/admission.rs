@@ -75,7 +75,6 @@ pub struct AdmissionArgs {
 }
 
 impl AdmissionArgs {
-    /// Builds the configuration and validates it.
     pub(super) fn config(&self, typed: &ParsedFlags) -> Result<AdmissionConfig, CliError> {
         let scope = self.cluster.scope()?;
         let (registration, certificates) = (&self.registration, &self.certificates);

@@ -68,7 +68,6 @@ struct RoleFlags {
 }
 
 impl RunArgs {
-    /// Builds the configuration and validates it.
     pub(super) fn config(&self, environment: &Environment) -> Result<RunCommand, CliError> {
         let default_address = non_empty(&environment.variable("PLIMSOLL_FLAG_ADDRESS"));
         let role_flags = split_flags(self.roles.as_deref(), &self.flags, default_address);
@@ -122,7 +121,6 @@ impl RunArgs {
     }
 }
 
-/// A validated command line.
 pub(super) struct RunCommand {
     pub controllers: AllInOneConfig,
     /// The web page, if it is one of the roles.

@@ -18,7 +18,6 @@ use super::{
 
 pub const IDENTITY_HEADING: &str = "Prometheus: OAuth 2 and cloud identities";
 
-/// The cloud provider of the identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CloudProvider {
     /// An AWS principal

@@ -45,7 +45,6 @@ pub fn watermark_config(
     role_config(watermark::NAME, flags, variable, |all| all.watermark)
 }
 
-/// Parses the flags of a horizontal controller.
 pub fn horizontal_config(flags: &[&str]) -> Result<HorizontalConfig, String> {
     role_config(horizontal::NAME, flags, |_| String::new(), |all| all.horizontal)
 }
@@ -95,7 +94,6 @@ pub fn all_in_one_config(
     command.map(|command| command.controllers).map_err(CliError::into_message)
 }
 
-/// Parses the flags of the web page.
 pub(super) fn ui_command(
     flags: &[OsString],
     environment: &Environment,
@@ -117,7 +115,6 @@ fn words(flags: &[&str]) -> Vec<OsString> {
     flags.iter().map(OsString::from).collect()
 }
 
-/// Parses the flags of a command.
 pub(super) fn parse_command(
     command: &str,
     flags: &[OsString],

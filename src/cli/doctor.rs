@@ -173,7 +173,6 @@ impl DoctorArgs {
         Ok(exit)
     }
 
-    /// Builds the configuration and validates it.
     pub(super) fn config(&self, typed: &ParsedFlags) -> Result<DoctorConfig, CliError> {
         let (given, secrets) = self.connection.given_flags(typed);
         Ok(DoctorConfig {

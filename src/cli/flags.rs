@@ -36,7 +36,6 @@ fn complete_flag(argument: Arg) -> Arg {
     argument
 }
 
-/// Applies a change to all arguments of a command and its subcommands.
 pub(super) fn map_arguments(command: clap::Command, change: fn(Arg) -> Arg) -> clap::Command {
     command.mut_args(change).mut_subcommands(|below| map_arguments(below, change))
 }

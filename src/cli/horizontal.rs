@@ -29,7 +29,6 @@ use crate::{
     telemetry::Cardinality,
 };
 
-/// The name of the role.
 pub const NAME: &str = "horizontal";
 
 pub(super) const EXAMPLES: &str = "\
@@ -108,7 +107,6 @@ pub struct HorizontalArgs {
 }
 
 impl HorizontalArgs {
-    /// Builds the configuration and validates it.
     pub(super) fn config(&self, typed: &ParsedFlags) -> Result<HorizontalConfig, CliError> {
         let election = self.election.election(&self.leader_elect_resource_name, self.compat)?;
         if self.mode == HorizontalMode::Replace && !election.enabled {

@@ -32,7 +32,6 @@ pub enum Invocation {
     ShellCompletion,
 }
 
-/// How this process was started.
 static STARTED_AS: OnceLock<Invocation> = OnceLock::new();
 
 impl Invocation {
@@ -59,7 +58,6 @@ impl Invocation {
         STARTED_AS.get().copied().unwrap_or_default()
     }
 
-    /// The command that starts the program.
     pub const fn command(self) -> &'static str {
         match self {
             Self::Program | Self::ShellCompletion => "plimsoll",

@@ -146,7 +146,6 @@ pub fn first_signal() -> io::Result<impl Future<Output = Exit>> {
     })
 }
 
-/// Runs a future on a runtime of its own.
 pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = start_runtime(2)?;
     let result = runtime.block_on(work);

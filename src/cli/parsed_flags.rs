@@ -38,7 +38,6 @@ pub struct ParsedFlags {
     pub environment: Environment,
 }
 
-/// A flag that was set.
 #[derive(Clone, Debug)]
 pub struct Setting {
     heading: String,

@@ -26,7 +26,6 @@ impl Progress {
         self.draw(self.line(scenario, hour, of));
     }
 
-    /// Shows a text without a bar.
     pub fn show_text(&mut self, text: &str) {
         let space = self.columns.saturating_sub(1);
         self.draw(format!("  {text} ...").chars().take(space).collect());

@@ -53,7 +53,6 @@ pub struct PrometheusArgs {
 }
 
 impl PrometheusArgs {
-    /// Builds the Prometheus settings.
     pub fn prometheus(&self, typed: &ParsedFlags) -> Result<PrometheusConfig, CliError> {
         Ok(PrometheusConfig {
             transport: self.connection.transport_config(typed)?,
@@ -110,7 +109,6 @@ const POD_LABEL_FLAGS: [&str; 3] = ["pod_label_prefix", "pod_namespace_label", "
 /// The minimum memory to read a time slice of two queries.
 const MIN_HISTORY_MEMORY: u64 = 1 << 20;
 
-/// Parses `--history-memory`.
 pub fn buffer_bytes(amount: &Quantity) -> Result<u64, CliError> {
     let bytes = amount.as_f64();
     if bytes.is_finite() && bytes >= MIN_HISTORY_MEMORY as f64 {

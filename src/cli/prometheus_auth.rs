@@ -81,7 +81,6 @@ impl PrometheusConnectionArgs {
         self.prometheus_matcher.iter().cloned().collect()
     }
 
-    /// Builds the transport settings.
     pub fn transport_config(&self, typed: &ParsedFlags) -> Result<TransportConfig, CliError> {
         let auth = self.sign_in.auth(&self.identity, typed)?;
         Ok(TransportConfig {

@@ -139,7 +139,6 @@ enum UsageSourceArg {
 }
 
 impl RecommenderArgs {
-    /// Builds the configuration and validates it.
     pub(super) fn config(&self, typed: &ParsedFlags) -> Result<RecommenderConfig, CliError> {
         let compat = self.model.compat;
         let upstream = compat == Compat::Upstream;

@@ -85,7 +85,6 @@ impl RegistrationArgs {
         }
     }
 
-    /// A warning about flags that have no effect.
     pub fn ineffective_flags_warning(&self, typed: &ParsedFlags) -> Option<String> {
         let ineffective = typed.set_among(&["webhook_address", "webhook_port"]);
         (!self.register_by_url && !ineffective.is_empty())

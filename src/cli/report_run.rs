@@ -60,7 +60,6 @@ pub fn style_for(terminal: &Terminal, path: Option<&PathBuf>) -> Style {
     Style { colour: terminal.style.colour && path.is_none(), ..terminal.style.clone() }
 }
 
-/// Parses the value of a flag.
 pub fn parse<T: FromStr<Err: Display>>(text: &str, flag: &str) -> Result<T, CliError> {
     text.parse().map_err(|error| CliError::usage(format!("--{flag}={text}: {error}")))
 }

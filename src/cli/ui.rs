@@ -33,7 +33,6 @@ use crate::{
     },
 };
 
-/// The name of the role.
 pub(super) const NAME: &str = "ui";
 
 pub(super) const EXAMPLES: &str = "\

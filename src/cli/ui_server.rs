@@ -11,7 +11,7 @@ use crate::{
     cluster::{
         clock::Clock,
         server::{
-            WebServer,
+            Listener, serve_pages,
             web::web_tls,
             webhook::{ReloadableCertificate, certified_key},
         },
@@ -33,7 +33,6 @@ use crate::{
 /// How often the files of the certificate are read.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// A validated command line.
 pub(super) struct UiCommand {
     pub address: Address,
     pub cluster: ClusterOptions,
@@ -69,7 +68,6 @@ impl UiCommand {
     }
 }
 
-/// A server that runs.
 pub(super) struct UiHandle {
     /// Where the page is.
     pub url: String,
@@ -85,8 +83,8 @@ impl UiHandle {
 
 pub(super) async fn start(command: UiCommand, clock: Clock) -> anyhow::Result<UiHandle> {
     let connection = load_connection(&command.cluster, "plimsoll-ui").await?;
-    let server = WebServer::bind(&command.address.to_string()).await?;
-    let address = server.address();
+    let listener = Listener::bind(&command.address.to_string(), "--address").await?;
+    let address = listener.address;
     if command.server.is_loopback && !address.ip().is_loopback() {
         anyhow::bail!("--address={}: not a loopback address", command.address);
     }
@@ -113,7 +111,7 @@ pub(super) async fn start(command: UiCommand, clock: Clock) -> anyhow::Result<Ui
     }
     let source = Arc::clone(&reader);
     let handler = Arc::new(UiServer::new(command.server, source, reader));
-    tasks.spawn(|stop| async move { server.serve(tls, handler, stop.cancelled()).await });
+    tasks.spawn(|stop| async move { serve_pages(listener, tls, handler, stop.cancelled()).await });
     Ok(UiHandle { url, tasks })
 }
 

@@ -89,7 +89,6 @@ pub struct UpdaterArgs {
 }
 
 impl UpdaterArgs {
-    /// Builds the configuration and validates it.
     pub(super) fn config(&self, typed: &ParsedFlags) -> Result<UpdaterConfig, CliError> {
         let policy = &self.policy;
         let compat = policy.sizing.compat;

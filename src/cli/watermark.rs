@@ -214,7 +214,6 @@ impl WatermarkArgs {
         warnings
     }
 
-    /// Checks the flags of a subcommand, if there is one.
     pub(super) fn check_subcommand(&self) -> Option<Result<(), CliError>> {
         self.command.as_ref().map(|WatermarkCommand::DryRun(arguments)| arguments.check())
     }

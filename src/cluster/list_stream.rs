@@ -22,7 +22,6 @@ pub enum UsageError {
         "{path} is not served (HTTP {code}: {message}): is the metrics server installed and running?"
     )]
     NotServed { path: String, code: u16, message: String },
-    /// The server rejected the request.
     #[error(
         "request for {path} was rejected (HTTP {code}: {message}); 403 means that RBAC does not allow reading it"
     )]
@@ -38,12 +37,10 @@ pub enum UsageError {
     /// The response was not complete in time; earlier items were delivered.
     #[error("response from {path} did not arrive within {limit:?}")]
     Timeout { path: String, limit: Duration },
-    /// A Prometheus query failed.
     #[error("Prometheus query for {what} failed: {failure}")]
     Prometheus { what: String, failure: QueryError },
 }
 
-/// The deadline of a whole fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,

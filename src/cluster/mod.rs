@@ -17,7 +17,7 @@ pub(crate) mod diagnosis;
 pub mod leader;
 pub(crate) mod list_stream;
 pub mod metric_sources;
-mod paged_requests;
+pub(crate) mod paged_requests;
 mod path_segment;
 pub mod prometheus_discovery;
 pub mod server;

@@ -1,11 +1,11 @@
 //! Lists and documents of the API server. Each page of a list is reduced to what is needed before the next one is
 //! requested.
 
-use std::{pin::pin, time::Duration};
+use std::{fmt::Debug, pin::pin, time::Duration};
 
-use futures::AsyncReadExt as _;
+use futures::AsyncBufReadExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
-use kube::{Client, api::ListParams, core::Request};
+use kube::{Api, Client, api::ListParams, core::Request};
 use serde::{Deserialize, de::DeserializeOwned};
 use tokio::sync::Semaphore;
 
@@ -45,10 +45,11 @@ pub(crate) enum ListedPart {
 }
 
 /// Why there is no answer that can be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum GetError {
-    Kube(kube::Error),
-    /// The answer is larger than [`MAX_PAGE_BYTES`].
+    #[error(transparent)]
+    Kube(#[from] kube::Error),
+    #[error("the answer is larger than {} MiB", MAX_PAGE_BYTES >> 20)]
     TooLarge,
 }
 
@@ -91,6 +92,27 @@ pub(super) fn version_path(api_version: &str) -> Result<String, String> {
         ),
         None => format!("/api/{}", path_segment("API version", api_version)?),
     })
+}
+
+/// Passes each page of a list to `visit`, without a time limit and further attempts. After an error earlier pages have been
+/// passed.
+pub(crate) async fn list_pages<K>(
+    api: &Api<K>,
+    parameters: ListParams,
+    mut visit: impl FnMut(Vec<K>),
+) -> kube::Result<()>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut parameters = parameters.limit(PAGE_SIZE);
+    loop {
+        let page = api.list(&parameters).await?;
+        visit(page.items);
+        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if parameters.continue_token.is_none() {
+            return Ok(());
+        }
+    }
 }
 
 impl PagedRequests<'_> {
@@ -175,15 +197,24 @@ impl PagedRequests<'_> {
     }
 }
 
-/// The body of an answer, of which no more is read than one byte too many.
+/// The body of an answer. It is not read further once it is too large. `read_to_end` would clear the rest of its buffer for
+/// each chunk.
 async fn read_body(
     client: &Client,
     request: http::Request<Vec<u8>>,
 ) -> Result<Vec<u8>, kube::Error> {
     let mut body = Vec::new();
-    let stream = pin!(client.request_stream(request).await?);
-    let read = stream.take(MAX_PAGE_BYTES + 1).read_to_end(&mut body).await;
-    read.map_err(|error| kube::Error::Service(error.into()))?;
+    let mut stream = pin!(client.request_stream(request).await?);
+    while body.len() as u64 <= MAX_PAGE_BYTES {
+        let chunk = stream.fill_buf().await;
+        let chunk = chunk.map_err(|error| kube::Error::Service(error.into()))?;
+        if chunk.is_empty() {
+            break;
+        }
+        body.extend_from_slice(chunk);
+        let length = chunk.len();
+        stream.as_mut().consume_unpin(length);
+    }
     Ok(body)
 }
 
@@ -204,21 +235,10 @@ impl GetError {
     }
 }
 
-impl From<kube::Error> for GetError {
-    fn from(error: kube::Error) -> Self {
-        Self::Kube(error)
-    }
-}
-
 impl From<GetError> for RequestError {
     fn from(error: GetError) -> Self {
-        let error = match error {
-            GetError::Kube(error) => error,
-            GetError::TooLarge => {
-                let mebibytes = MAX_PAGE_BYTES >> 20;
-                return Self::Failed(format!("the answer is larger than {mebibytes} MiB"));
-            }
-        };
+        let GetError::Kube(error) = error else { return Self::Failed(error.to_string()) };
+
         let why = error_message(&error);
         match error {
             kube::Error::Api(status) if status.code == 403 => Self::Forbidden(why),

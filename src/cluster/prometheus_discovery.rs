@@ -48,7 +48,6 @@ const MAX_CONCURRENT_PROBES: usize = 4;
 /// The header with the tenant of Mimir and Cortex.
 const TENANT: HeaderName = HeaderName::from_static("x-scope-orgid");
 
-/// How servers are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// Directly in the cluster, through the API server's proxy outside of it.

@@ -11,10 +11,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{
-    Api, Client, Resource, ResourceExt as _,
-    api::{ListParams, ObjectList},
-};
+use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams};
 use plimsoll_core::api::{VerticalPodAutoscaler, vpa::TargetRef, wpa::WatermarkPodAutoscaler};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::Error as _};
 use serde_json::value::RawValue;
@@ -30,6 +27,7 @@ use super::{
         updater_pod::UpdaterPod,
     },
     list_stream::error_message,
+    paged_requests::list_pages,
     target::{
         TargetResolution, TargetResolver,
         scale::{CacheLifetimes, RequestGate},
@@ -39,8 +37,6 @@ use super::{
         partial_objects::{PartialNode, PartialPod},
     },
 };
-
-const PAGE_SIZE: u32 = 500;
 
 /// Why a list could not be read. An empty list is no error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -338,10 +334,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let mut found = List { objects: Vec::new(), invalid: Vec::new() };
-    let mut parameters = selected.limit(PAGE_SIZE);
-    loop {
-        let page = api.list(&parameters).await.map_err(|error| ReadError::new(what, &error))?;
-        let ObjectList { items, metadata, .. } = page;
+    let pages = list_pages(&api, selected, |items| {
         for MaybeObject(object) in items {
             match object {
                 Ok(mut object) => {
@@ -351,12 +344,10 @@ where
                 Err(invalid) => found.invalid.push(invalid),
             }
         }
-        parameters.continue_token = metadata.continue_.filter(|token| !token.is_empty());
-        if parameters.continue_token.is_none() {
-            found.objects.sort_by_cached_key(|object| (object.namespace(), object.name_any()));
-            return Ok(found);
-        }
-    }
+    });
+    pages.await.map_err(|error| ReadError::new(what, &error))?;
+    found.objects.sort_by_cached_key(|object| (object.namespace(), object.name_any()));
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -19,7 +19,6 @@ use plimsoll_core::{api::vpa::TargetRef, updater::DesiredReplicas};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetResolution {
     Found {
-        /// Selects the pods.
         selector: Selector,
         /// `group/Kind/name`, with `core` for the core group: the same for every version that a VPA may use.
         owner: Box<str>,
@@ -36,7 +35,6 @@ pub enum TargetResolution {
 /// The end of a chain of controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopOwner {
-    /// The topmost controller.
     Found(ObjectReference),
     /// No controller in the chain is well known or scalable.
     None,
@@ -146,7 +144,6 @@ impl TargetResolver {
     }
 }
 
-/// A reference to the target of a VPA.
 pub fn target_reference(namespace: &str, target: &TargetRef) -> ObjectReference {
     ObjectReference {
         namespace: namespace.into(),

@@ -32,7 +32,6 @@ pub use self::{
 };
 use crate::cluster::watch::status::WatchStatus;
 
-/// A change of the objects of a kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ObjectChange<K> {
     /// A list begins. A list that was interrupted begins again.
@@ -58,9 +57,13 @@ pub enum ObjectChange<K> {
 
 impl<K> ObjectChange<K> {
     pub fn map<T>(self, convert: impl FnOnce(K) -> T) -> ObjectChange<T> {
+        self.and_then(|object| ObjectChange::Applied(convert(object)))
+    }
+
+    pub fn and_then<T>(self, read: impl FnOnce(K) -> ObjectChange<T>) -> ObjectChange<T> {
         match self {
             Self::Restart => ObjectChange::Restart,
-            Self::Applied(object) => ObjectChange::Applied(convert(object)),
+            Self::Applied(object) => read(object),
             Self::Invalid { namespace, name, reason } => {
                 ObjectChange::Invalid { namespace, name, reason }
             }

@@ -51,7 +51,7 @@ use crate::{
         write::{StatusQueue, event_recorder},
     },
     controllers::runtime::{
-        config::ProcessConfig,
+        config::{ProcessConfig, new_election},
         context::ControllerContext,
         controller::{Controller, ControllerConfig, ControllerHandle, ControllerTasks},
         liveness_thread::Liveness,
@@ -213,7 +213,8 @@ impl Controller for Updater {
         let stats = Arc::clone(&writer.stats);
         let health = (&self.passes.health, config.settings.compat);
         let election = &config.election;
-        let election = election.election(lease, &self.liveness, &writer.permit, stats, health)?;
+        let election =
+            new_election(election, lease, &self.liveness, &writer.permit, stats, health)?;
         Some(election.with_lease_lock(self.store.ledger.lease_lock()))
     }
 

@@ -42,7 +42,6 @@ pub(crate) use loop_metrics::LoopMetrics;
 pub use objects::{
     Cardinality, ContainerRow, ObjectMetrics, PodRequests, UpdateRow, VpaMetricsSource, VpaRow,
 };
-pub use quality::{QualitySample, RecommendationChange};
 pub use recommender::{RecommenderMetrics, VpaTraits};
 pub use recommender_health::RecommenderHealthMetrics;
 pub use registry::Registry;

@@ -86,37 +86,17 @@ metric_families! {
     }
 }
 
-/// A usage sample, with the recommendation for its container at that time.
-#[derive(Clone, Copy, Debug)]
-pub struct QualitySample<'a> {
-    /// The update mode of the VPA as in the object, if set.
-    pub update_mode: Option<&'a str>,
-    pub resource: Resource,
-    /// Whether the sample comes from an OOM kill.
-    pub is_oom: bool,
-    /// The usage, in cores or bytes.
-    pub usage: f64,
-    /// The uncapped target in the same unit, if there is one. Zero counts as missing.
-    pub recommendation: Option<f64>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct RecommendationChange<'a> {
-    /// The update mode of the VPA as in the object, if set.
-    pub update_mode: Option<&'a str>,
-    pub resource: Resource,
-    /// The previous recommendation, in any unit. Nothing is recorded unless it is above zero.
-    pub old: f64,
-    /// The new recommendation, in the same unit.
-    pub new: f64,
-    /// The number of pods of the VPA.
-    pub pods: usize,
-}
-
 impl Quality {
-    /// Records a sample that was added to the history of a container whose scaling mode is not `Off`.
-    pub fn observe_sample(&self, sample: &QualitySample<'_>) {
-        let QualitySample { update_mode, resource, is_oom, usage, recommendation } = *sample;
+    /// Records a sample that was added to the history of a container whose scaling mode is not `Off`: its usage in cores or
+    /// bytes, and the uncapped target at that time, if there is one. A target of zero counts as missing.
+    pub fn observe_sample(
+        &self,
+        update_mode: Option<&str>,
+        resource: Resource,
+        is_oom: bool,
+        usage: f64,
+        recommendation: Option<f64>,
+    ) {
         let mode = update_mode.map_or("", known_mode);
         let of_oom = bool_label(is_oom);
         let recommendation = recommendation.filter(|&value| value > 0.0);
@@ -145,9 +125,15 @@ impl Quality {
         }
     }
 
-    /// Records a new recommendation of a container that already had one, changed or not.
-    pub fn observe_change(&self, change: &RecommendationChange<'_>) {
-        let RecommendationChange { update_mode, resource, old, new, pods } = *change;
+    /// Records a new recommendation of a container that already had one, changed or not, and the number of pods of the VPA.
+    /// Nothing is recorded unless the previous one is above zero.
+    pub fn observe_change(
+        &self,
+        update_mode: Option<&str>,
+        resource: Resource,
+        [old, new]: [f64; 2],
+        pods: usize,
+    ) {
         if old > 0.0 {
             let size = size_label(pods);
             let mode = update_mode.map_or("", known_mode);

@@ -176,15 +176,16 @@ impl Reader {
         // What VPAs recommend is not computed from the history.
         self.watches.wait_for_vpas().await;
         loop {
-            let (collected, error) = match self.collect().await {
+            let mut progress = PartProgress { reader: self, survey: None };
+            let (collected, error) = match self.collect(&mut progress).await {
                 Ok(collected) => (collected, None),
                 Err(why) => {
                     tracing::info!(%why, "history could not be read");
-                    let scope = &self.config.recommend.scope;
-                    let earlier = self.earlier_survey();
-                    let client = &self.cluster.client;
-                    let survey = survey_cluster(client, scope, earlier.as_deref()).await;
-                    (Collected { survey: Arc::new(survey), ..Collected::default() }, Some(why))
+                    let survey = match progress.survey {
+                        Some(survey) => survey,
+                        None => Arc::new(self.survey().await),
+                    };
+                    (Collected { survey, ..Collected::default() }, Some(why))
                 }
             };
             {
@@ -199,7 +200,7 @@ impl Reader {
     }
 
     /// Reads workloads and history, and connects to the server for timelines.
-    async fn collect(&self) -> Result<Collected, String> {
+    async fn collect(&self, progress: &mut PartProgress<'_>) -> Result<Collected, String> {
         let config = &self.config.recommend;
         let (prometheus, clock) = (&config.prometheus, &self.clock);
         let server = match &config.server {
@@ -212,16 +213,22 @@ impl Reader {
         let server = server.map_err(|error| error.to_string())?;
         let matchers = prometheus.series_options.matchers.clone();
         *self.server.write() = Some(Arc::new(TimelineReader::new(&server, matchers)));
-        let mut progress = PartProgress(self);
         let replaced = Arc::new(recommended_containers(&self.watches.vpas()));
         let earlier = self.earlier_survey();
         let config = RecommendConfig { replaced, earlier, ..config.clone() };
-        let collecting = collect_evidence(&config, clock, &mut progress);
+        let collecting = collect_evidence(&config, clock, progress);
         let collected = timeout(HISTORY_TIMEOUT, collecting).await;
         let collected = collected.map_err(|_| {
             format!("{}: reading took longer than {HISTORY_TIMEOUT:?}", server.name)
         })?;
         collected.map_err(|error| error.to_string())
+    }
+
+    /// Reads the workloads alone.
+    async fn survey(&self) -> Survey {
+        let earlier = self.earlier_survey();
+        let scope = &self.config.recommend.scope;
+        survey_cluster(&self.cluster.client, scope, earlier.as_deref()).await
     }
 
     fn earlier_survey(&self) -> Option<Arc<Survey>> {
@@ -329,7 +336,10 @@ impl Reader {
 }
 
 /// Replaces what was read before part by part, so that not all of both is in memory.
-struct PartProgress<'a>(&'a Reader);
+struct PartProgress<'a> {
+    reader: &'a Reader,
+    survey: Option<Arc<Survey>>,
+}
 
 impl RecommendProgress for PartProgress<'_> {
     fn stage(&mut self, _: &str) {}
@@ -337,11 +347,12 @@ impl RecommendProgress for PartProgress<'_> {
     fn histories(&mut self, _: usize, _: usize) {}
 
     fn evidence(&mut self, survey: &Arc<Survey>, part: &EvidenceByWorkload) {
-        let mut read = self.0.read.lock();
+        self.survey = Some(Arc::clone(survey));
+        let mut read = self.reader.read.lock();
         let Some(known) = read.collected.take() else { return };
         read.collected = Some(Arc::new(known.with_part(survey, part)));
         drop(read);
-        self.0.changed.notify_one();
+        self.reader.changed.notify_one();
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use plimsoll::cluster::leader::{Election, ElectionOptions, ElectionState, Fence, LeaderState};
+use plimsoll::cluster::leader::{Election, ElectionConfig, ElectionState, Fence, LeaderState};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -45,16 +45,17 @@ impl Candidate {
         adjust: impl FnOnce(Election) -> Election,
     ) -> Self {
         let [lease_duration, renew_deadline, retry_period] = times.map(Duration::from_millis);
-        let options = ElectionOptions {
+        let config = ElectionConfig {
+            enabled: true,
             name: NAME.into(),
             namespace: namespace.into(),
-            identity: identity.into(),
             lease_duration,
             renew_deadline,
             retry_period,
         };
         let fence = Fence::closed();
-        let election = adjust(Election::new(client, options, fence.clone(), Arc::default()));
+        let election =
+            adjust(Election::new(client, config, identity.into(), fence.clone(), Arc::default()));
         let state = election.state();
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(election.run(async {

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, thread};
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use plimsoll::{
-    cluster::server::WebServer,
+    cluster::server::{Listener, serve_pages},
     ui::{
         access::{AuthMode, Peer, User},
         list_query::Span,
@@ -112,10 +112,10 @@ pub(super) fn serve(snapshot: Snapshot) -> SocketAddr {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
-            let server = WebServer::bind("127.0.0.1:0").await.expect("a free port");
-            sender.send(server.address()).expect("the test waits");
+            let server = Listener::bind("127.0.0.1:0", "--address").await.expect("a free port");
+            sender.send(server.address).expect("the test waits");
             let handler = Arc::new(handler(snapshot, AuthMode::None));
-            server.serve(None, handler, std::future::pending()).await;
+            serve_pages(server, None, handler, std::future::pending()).await;
         });
     });
     receiver.recv().expect("the server starts")

@@ -247,7 +247,7 @@ async fn compare(release: PrometheusRelease, life: &Life, expected: &WorkloadRec
         kind: "Deployment".into(),
         name: "web".into(),
         pods: life.keys().map(|name| (&**name).into()).collect(),
-        containers: vec![Container { name: "main".into(), ..Container::default() }],
+        containers: [Container { name: "main".into(), ..Container::default() }].into(),
         ..Workload::default()
     };
     let recorded =

@@ -3,7 +3,8 @@
 
 use plimsoll::cli::{recommender_config, updater_config};
 use plimsoll_core::{
-    recommender::{ContainerPolicy, ResourceAmounts, VpaSettings},
+    api::{ResourceList, vpa::ContainerPolicy},
+    recommender::{ResourceAmounts, VpaSettings},
     sizing::VpaOptions,
     types::{compat::Compat, units::MAX_AMOUNT},
 };
@@ -146,9 +147,11 @@ fn a_huge_minimum_is_limited_as_by_flags_and_capped_to_the_maximum() {
                 (subject.settings.max_cpu, subject.settings.max_memory) = (most.cpu, most.memory);
             }
             if policy {
-                let container = "*".into();
-                let policy =
-                    ContainerPolicy { container, max_allowed: most, ..ContainerPolicy::default() };
+                let policy = ContainerPolicy {
+                    container_name: "*".into(),
+                    max_allowed: ResourceList::cpu_and_memory(most.cpu, most.memory),
+                    ..ContainerPolicy::default()
+                };
                 subject.directives.policies.push(policy);
             }
             subject

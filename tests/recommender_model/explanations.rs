@@ -1,8 +1,9 @@
 //! Every number can be recomputed from its explanation alone.
 
 use plimsoll_core::{
+    api::{ResourceList, vpa::ContainerPolicy},
     recommender::{
-        ContainerPolicy, Percentiles, ResourceAmounts, ResourceExplanation, Settings, VpaSettings,
+        Percentiles, ResourceExplanation, Settings, VpaSettings,
         explanation::{EstimateStep, Explanation},
         recommend,
     },
@@ -103,9 +104,9 @@ fn policy() -> impl Strategy<Value = ContainerPolicy> {
     let memory = 4_000_000_000_000;
     (limit(8000), limit(memory), limit(8000), limit(memory)).prop_map(|(a, b, c, d)| {
         ContainerPolicy {
-            container: "*".into(),
-            min_allowed: ResourceAmounts { cpu: a, memory: b },
-            max_allowed: ResourceAmounts { cpu: c, memory: d },
+            container_name: "*".into(),
+            min_allowed: ResourceList::cpu_and_memory(a, b),
+            max_allowed: ResourceList::cpu_and_memory(c, d),
             ..ContainerPolicy::default()
         }
     })

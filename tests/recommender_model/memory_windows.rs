@@ -146,7 +146,7 @@ fn v103_v105_a_policy_can_set_the_ratio_and_minimum_bump() {
                 ..Overrides::default()
             };
             let container = subject.history.container_mut("app", START, &rules);
-            container.apply_policy(Some(&overrides), &rules);
+            container.apply_policy(Some(overrides), &rules);
             if usage > 0 {
                 subject.memory(START, usage * MIB);
             }

@@ -1,9 +1,13 @@
 //! Golden vectors V119 to V134: whole cores, policy limits, and the offending containers of an eviction.
 
 use plimsoll_core::{
+    api::{
+        ResourceName,
+        vpa::{ContainerMode, ContainerPolicy},
+    },
     recommender::{
-        ContainerPolicy, ControlledResources, ResourceAmounts, estimate::Resource, eviction_notice,
-        explanation::Rounding, policy::Cap, vpa_settings::integer_cpu_container,
+        ResourceAmounts, estimate::Resource, eviction_notice, explanation::Rounding, policy::Cap,
+        vpa_settings::integer_cpu_container,
     },
     types::{compat::Compat, quantity::Quantity},
 };
@@ -124,10 +128,14 @@ fn containers_in_mode_off_and_uncontrolled_resources_are_excluded() {
     subject.register_container("app", minute(0));
     subject.register_container("proxy", minute(0));
     subject.directives.policies = vec![
-        ContainerPolicy { container: "proxy".into(), off: true, ..ContainerPolicy::default() },
         ContainerPolicy {
-            container: "*".into(),
-            controlled: ControlledResources { cpu: false, memory: true },
+            container_name: "proxy".into(),
+            mode: Some(ContainerMode::Off),
+            ..ContainerPolicy::default()
+        },
+        ContainerPolicy {
+            container_name: "*".into(),
+            controlled_resources: Some(vec![ResourceName::Memory]),
             ..ContainerPolicy::default()
         },
     ];

@@ -243,7 +243,7 @@ pub async fn recorded_disruptions(bed: &Testbed, namespace: &str, charge: Budget
         .get(disruption_budget::ANNOTATION)
         .map(|text| DisruptionBudget::read(text).expect("read"));
     let now = Clock::wall().now();
-    ledger.map_or(0, |ledger| ledger.in_namespace(namespace, charge, now))
+    ledger.map_or(0, |ledger| ledger.changes(charge).in_namespace(namespace, now))
 }
 
 /// Returns the CPU request of a pod.

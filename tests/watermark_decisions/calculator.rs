@@ -6,7 +6,7 @@ use plimsoll_core::{
         Position::{self, Above, Below, Inside},
         pod_readiness::Phase,
     },
-    watermark::{MetricInput, combine::ReplicaProposal},
+    watermark::{MetricInput, propose::Proposal},
 };
 use serde_json::{Value, json};
 
@@ -23,15 +23,14 @@ type PodMetricVector =
 type SumMetricVector = (&'static str, Value, i32, i64, (i64, i64), ExpectedProposal);
 
 /// Evaluates the single source of a case.
-fn evaluate(case: &DecisionCase) -> Result<ReplicaProposal, MetricError> {
+fn evaluate(case: &DecisionCase) -> Result<Proposal, MetricError> {
     let (mut rows, _) = case.setting().combine(&case.sources);
     rows.remove(0).result
 }
 
 fn proposal_of(case: &DecisionCase) -> ExpectedProposal {
-    let evaluation = evaluate(case).expect("value is known");
-    let proposal = evaluation.proposal;
-    (proposal.replicas, proposal.utilization, proposal.position, evaluation.ready_pods)
+    let proposal = evaluate(case).expect("value is known");
+    (proposal.replicas, proposal.utilization, proposal.position, proposal.ready_pods)
 }
 
 fn pod_in_phase(phase: Phase, number: usize) -> Pod {

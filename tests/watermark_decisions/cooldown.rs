@@ -5,7 +5,8 @@ use std::time::Duration;
 use plimsoll_core::types::Time;
 use plimsoll_core::watermark::{
     Cooldown,
-    cooldown::{Backoff, HoldReason, StateSince},
+    conditions::ConditionUpdate,
+    cooldown::{CooldownRemaining, HoldReason, StateSince},
 };
 
 use super::{NOW, ago, both_modes};
@@ -34,6 +35,10 @@ fn passes(gate: &Cooldown, from: i32, to: i32) -> bool {
     gate.check(from, to).hold_reason.is_none()
 }
 
+fn backoff(left: CooldownRemaining) -> String {
+    ConditionUpdate::backoff(left).expect("an open window").reason
+}
+
 #[test]
 fn windows_and_delays_block_changes_as_upstreams_do() {
     for gate in gates() {
@@ -43,7 +48,7 @@ fn windows_and_delays_block_changes_as_upstreams_do() {
         assert!(!passes(&gate, 10, 10), "G3");
         assert!(passes(&long_down, 8, 10), "G4");
         let left = long_down.check(8, 10).remaining.expect("was scaled before");
-        assert_eq!((left.up, left.down, left.backoff()), (0.0, 1.0, Some(Backoff::Downscale)));
+        assert_eq!((left.up, left.down, backoff(left)), (0.0, 1.0, "BackoffDownscale".to_owned()));
         assert!(passes(&gate, 8, 10), "G5");
         let outside = StateSince { holds: false, at: ago(100) };
         assert!(
@@ -88,7 +93,7 @@ fn a_blocked_change_reports_when_it_is_allowed() {
             Some(HoldReason::ForbiddenWindow { until: until(40) })
         );
         let left = soon.check(5, 8).remaining.expect("was scaled before");
-        assert_eq!((left.up, left.down, left.backoff()), (40.0, 40.0, Some(Backoff::Both)));
+        assert_eq!((left.up, left.down, backoff(left)), (40.0, 40.0, "BackoffBoth".to_owned()));
         let above = StateSince { holds: true, at: ago(15) };
         let waits = Cooldown { upscale_delay: secs(60), above, ..gate };
         assert_eq!(

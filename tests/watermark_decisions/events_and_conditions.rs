@@ -20,9 +20,9 @@ use super::{DecisionCase, NOW, ago, external_metric, pods, source, spec};
 
 const COMPATS: [Compat; 2] = [Compat::Upstream, Compat::Plimsoll];
 
-fn status_builder(spec: &WatermarkPodAutoscalerSpec, compat: Compat) -> StatusBuilder<'_> {
-    let fixes = Fixes::for_compat(compat);
-    StatusBuilder { spec, namespace: "shop", compat, skips_idle_events: false, now: NOW, fixes }
+fn status_builder(spec: &WatermarkPodAutoscalerSpec, compat: Compat) -> StatusBuilder {
+    let (fixes, namespace) = (Fixes::for_compat(compat), "shop".to_owned());
+    StatusBuilder { spec: spec.clone(), namespace, compat, skips_idle_events: false, fixes }
 }
 
 /// Returns reason and message of a condition.
@@ -67,7 +67,7 @@ fn each_outcome_of_a_scale_has_upstreams_messages() {
         let before = WatermarkPodAutoscalerStatus::default();
         let able_to_scale = |outcome: &ScaleOutcome| {
             reason_and_message(
-                &writing.status(&before, &grows, outcome),
+                &writing.status(&before, &grows, outcome, NOW),
                 ConditionType::AbleToScale,
             )
         };
@@ -105,7 +105,7 @@ fn two_metrics_that_burst_at_once_report_a_successful_scale() {
         let decision = case.decide();
         assert_eq!(decision.desired, 5);
         let status =
-            status_builder(&spec, compat).status(&case.status, &decision, &ScaleOutcome::Done);
+            status_builder(&spec, compat).status(&case.status, &decision, &ScaleOutcome::Done, NOW);
         let (reason, message) = reason_and_message(&status, ConditionType::AbleToScale);
         assert_eq!(reason, "SuccessfulScale");
         assert_eq!(message, "the WPA controller was able to update the target scale to 5");
@@ -136,7 +136,7 @@ fn a_recommendation_is_written_as_one_metric_with_its_reason() {
         let decision = case.scaled_ago(3_600).decide();
         let before = WatermarkPodAutoscalerStatus::default();
         let status =
-            status_builder(&spec, compat).status(&before, &decision, &ScaleOutcome::NoChange);
+            status_builder(&spec, compat).status(&before, &decision, &ScaleOutcome::NoChange, NOW);
         let expected = "the WPA was able to successfully calculate a replica count from \
                     recommender{targetType:fake} because: it is Friday";
         let active = reason_and_message(&status, ConditionType::ScalingActive);
@@ -154,7 +154,7 @@ fn a_pass_without_a_change_has_upstreams_message_in_an_event_or_a_condition() {
     let spec = spec(fields.clone());
     for compat in COMPATS {
         let loud = status_builder(&spec, compat);
-        let quiet = StatusBuilder { skips_idle_events: true, ..loud };
+        let quiet = StatusBuilder { skips_idle_events: true, ..loud.clone() };
         let last = Some(ago(3_600));
         // The common end of both messages, with the time as Go formats it.
         let tail = |replicas: i32| {
@@ -173,7 +173,7 @@ fn a_pass_without_a_change_has_upstreams_message_in_an_event_or_a_condition() {
             last_scale_time: last.map(conditions::to_timestamp),
             ..WatermarkPodAutoscalerStatus::default()
         };
-        let status = quiet.status(&before, &idle, &ScaleOutcome::NoChange);
+        let status = quiet.status(&before, &idle, &ScaleOutcome::NoChange, NOW);
         let message = format!(
             "the WPA was able to successfully calculate a replica count and decided {}",
             tail(4)
@@ -245,8 +245,12 @@ fn the_latest_condition_is_first_even_within_one_second() {
     conditions::set_condition(&mut status, &well.condition, NOW);
     let decision = case.decide();
     assert_eq!((decision.desired, &decision.change), (0, &None));
-    let status =
-        status_builder(&spec, Compat::Upstream).status(&status, &decision, &ScaleOutcome::NoChange);
+    let status = status_builder(&spec, Compat::Upstream).status(
+        &status,
+        &decision,
+        &ScaleOutcome::NoChange,
+        NOW,
+    );
     assert_eq!(
         order(&status),
         [

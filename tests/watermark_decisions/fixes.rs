@@ -159,21 +159,21 @@ fn surge_pods_do_not_count() {
 fn dry_run_takes_no_time() {
     let of = |fixes| {
         let fields = json!({"dryRun": true, "maxReplicas": 20});
-        let spec = &spec(fields.clone());
-        let case = DecisionCase::new(fixes, fields, 4, vec![external_metric(5_000, 1_000, 2_000)])
-            .scaled_ago(900);
+        let case =
+            DecisionCase::new(fixes, fields.clone(), 4, vec![external_metric(5_000, 1_000, 2_000)])
+                .scaled_ago(900);
         let decision = case.decide();
         assert!(decision.change.is_some());
         let status = WatermarkPodAutoscalerStatus::default();
         let writing = StatusBuilder {
-            spec,
-            namespace: "shop",
+            spec: spec(fields.clone()),
+            namespace: "shop".to_owned(),
             compat: Compat::Plimsoll,
             skips_idle_events: true,
-            now: NOW,
+
             fixes,
         };
-        let status = writing.status(&status, &decision, &ScaleOutcome::DryRun);
+        let status = writing.status(&status, &decision, &ScaleOutcome::DryRun, NOW);
         (status.last_scale_time.is_some(), status.scaling_events_count)
     };
     assert_fix(Fix::DryRunTakesNoTime, of, [(true, 1), (false, 0)]);
@@ -196,7 +196,7 @@ fn replicas_are_counted_exactly() {
                 vec![external_metric(sum, marks.0, marks.1)],
             );
             let decision = case.decide();
-            let proposal = decision.metrics[0].result.as_ref().expect("computed").proposal;
+            let proposal = decision.metrics[0].result.as_ref().expect("computed");
             assert_eq!((proposal.position, proposal.utilization), (position, utilisation));
             decision.proposal.expect("computed").replicas
         };

@@ -194,7 +194,7 @@ proptest! {
         let proposal = |sum| {
             let case = case(&drawn, sum, Fixes::default());
             let (rows, _) = case.setting().combine(&case.sources);
-            rows[0].result.clone().ok().map(|evaluation| evaluation.proposal)
+            rows[0].result.clone().ok()
         };
         if let (Some(less), Some(greater)) = (proposal(drawn.sum), proposal(drawn.sum + more))
             && !(converges && [less.position, greater.position].contains(&Position::Inside))

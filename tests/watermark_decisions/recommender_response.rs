@@ -32,7 +32,7 @@ fn proposals(wanted: i32, converge: &str, source: &MetricInput) -> Vec<(i32, Pos
         let fields = json!({"convergeTowardsWatermark": converge, "tolerateZero": true});
         let case = DecisionCase::new(fixes, fields, wanted, vec![source.clone()]);
         let rows = case.setting().combine(&case.sources).0;
-        let proposal = rows[0].result.as_ref().expect("value is known").proposal;
+        let proposal = rows[0].result.as_ref().expect("value is known");
         (proposal.replicas, proposal.position, proposal.utilization)
     };
     both_modes().map(of).to_vec()

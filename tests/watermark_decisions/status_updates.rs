@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use plimsoll_core::types::Time;
 use plimsoll_core::{
     api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
     scaling::{MetricError, ScaleDecision, ScaleOutcome},
@@ -26,13 +25,9 @@ fn fields() -> Value {
     })
 }
 
-fn status_builder(
-    spec: &WatermarkPodAutoscalerSpec,
-    compat: Compat,
-    now: Time,
-) -> StatusBuilder<'_> {
-    let fixes = Fixes::for_compat(compat);
-    StatusBuilder { spec, namespace: "shop", compat, skips_idle_events: false, now, fixes }
+fn status_builder(spec: &WatermarkPodAutoscalerSpec, compat: Compat) -> StatusBuilder {
+    let (fixes, namespace) = (Fixes::for_compat(compat), "shop".to_owned());
+    StatusBuilder { spec: spec.clone(), namespace, compat, skips_idle_events: false, fixes }
 }
 
 /// Runs a pass with a metric of this sum that ends with this outcome.
@@ -54,8 +49,8 @@ fn reconcile(
     case.memory = before.decision.as_ref().map(ScaleDecision::from_status).unwrap_or_default();
     let decision = case.decide();
     let spec = spec(fields());
-    let writing = status_builder(&spec, compat, case.now);
-    let status = writing.status(before, &decision, outcome);
+    let writing = status_builder(&spec, compat);
+    let status = writing.status(before, &decision, outcome, case.now);
     let events = writing.events(&decision, outcome, None);
     let lines = events.into_iter().map(|event| format!("{}: {}", event.reason, event.message));
     (status, lines.collect())
@@ -156,8 +151,8 @@ fn an_unavailable_metric_keeps_the_status_and_sends_two_events() {
         case.status = before.clone();
         let decision = case.decide();
         let spec = spec(fields());
-        let writing = status_builder(&spec, compat, NOW);
-        let status = writing.status(&before, &decision, &ScaleOutcome::NoChange);
+        let writing = status_builder(&spec, compat);
+        let status = writing.status(&before, &decision, &ScaleOutcome::NoChange, NOW);
         assert_eq!(status.current_metrics, before.current_metrics);
         assert_eq!(status.desired_replicas, before.desired_replicas);
         assert_eq!(
@@ -187,8 +182,8 @@ fn a_pass_without_a_change_can_be_reported_in_a_condition() {
         case.scale.spec_replicas = wanted;
         let decision = case.decide();
         let spec = spec(fields());
-        let quiet = StatusBuilder { skips_idle_events: true, ..status_builder(&spec, compat, NOW) };
-        let status = quiet.status(&case.status, &decision, &ScaleOutcome::NoChange);
+        let quiet = StatusBuilder { skips_idle_events: true, ..status_builder(&spec, compat) };
+        let status = quiet.status(&case.status, &decision, &ScaleOutcome::NoChange, NOW);
         assert_eq!(
             condition_reason(&status, ConditionType::ScalingActive),
             expected,

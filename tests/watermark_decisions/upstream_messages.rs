@@ -12,7 +12,7 @@ use plimsoll_core::{
         ConvergeTowards, Convergence, ForcedReason, LimitHit, MetricInput,
         combine::failure_reason,
         conditions::{ConditionType, ConditionUpdate},
-        cooldown::Backoff,
+        cooldown::CooldownRemaining,
         monitor_gate::{Monitor, evaluate_monitor, is_enabled},
     },
 };
@@ -27,6 +27,10 @@ type ConditionFields<'a> = (ConditionType, bool, &'a str, &'a str);
 
 fn condition_fields(update: &ConditionUpdate) -> ConditionFields<'_> {
     (update.condition_type, update.holds, &update.reason, &update.message)
+}
+
+fn backed_off(up: f64, down: f64) -> ConditionUpdate {
+    ConditionUpdate::backoff(CooldownRemaining { up, down }).expect("an open window")
 }
 
 /// Sections 6, 11 and 13.2.
@@ -84,15 +88,12 @@ fn conditions_of_every_pass_have_upstreams_messages() {
             (ConditionType::AbleToScale, true, "ReadyForScale", old),
         ),
         (
-            ConditionUpdate::backoff(Backoff::Downscale),
+            backed_off(0.0, 1.0),
             (ConditionType::AbleToScale, false, "BackoffDownscale", down.as_str()),
         ),
+        (backed_off(1.0, 0.0), (ConditionType::AbleToScale, false, "BackoffUpscale", up.as_str())),
         (
-            ConditionUpdate::backoff(Backoff::Upscale),
-            (ConditionType::AbleToScale, false, "BackoffUpscale", up.as_str()),
-        ),
-        (
-            ConditionUpdate::backoff(Backoff::Both),
+            backed_off(1.0, 1.0),
             (ConditionType::AbleToScale, false, "BackoffBoth", neither.as_str()),
         ),
     ] {

@@ -128,6 +128,14 @@ impl ResourceList {
         }
     }
 
+    /// Adds the entries of another list. Of two quantities of a resource `pick` chooses.
+    pub fn merge(&mut self, from: &Self, pick: impl Fn(Quantity, Quantity) -> Quantity) {
+        for (name, amount) in from.iter() {
+            let amount = self.get(name).map_or(amount, |known| pick(known, amount));
+            self.insert(name.clone(), amount);
+        }
+    }
+
     /// Removes a resource from the list, and returns its quantity.
     pub fn remove(&mut self, name: &ResourceName) -> Option<Quantity> {
         let index = self.0.iter().position(|(known, _)| known == name)?;

@@ -3,15 +3,16 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::types::{self, quantity::Quantity};
 
 /// The last scale decision, with its intermediate results.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDecisionStatus {
     /// When the decision was first made. Not updated by equal later decisions.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
     /// The metrics that were evaluated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -21,16 +22,12 @@ pub struct ScaleDecisionStatus {
     #[serde(default)]
     pub from: i32,
     /// Replicas proposed by the metrics.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<i32>,
     /// Proposed replicas after limits were applied.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub limited: Option<i32>,
     /// Since when metrics are not available.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_since: Option<Time>,
     /// Until when replicas are not changed, if known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_until: Option<Time>,
     /// Desired replicas of the workload.
     #[serde(default)]
@@ -42,28 +39,24 @@ pub struct ScaleDecisionStatus {
 }
 
 /// The evaluation of one metric.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricDecisionStatus {
     /// The metric name with its selector.
     pub name: String,
     /// The value that was compared with the watermarks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Quantity>,
     /// Replicas are removed below this value, the low watermark minus its tolerance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<Quantity>,
     /// Replicas are added above this value, the high watermark plus its tolerance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub high: Option<Quantity>,
     /// Position of the value, one of above, inside or below.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub position: String,
     /// Since when the value is at this position, or not available.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
     /// Replicas proposed by this metric.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub proposal: Option<i32>,
     /// Whether the proposal of this metric won.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -10,11 +10,12 @@ use strum::IntoStaticStr;
 
 use crate::{
     api::{ResourceList, ResourceName},
-    types::quantity::Quantity,
+    types::{Quantity, Resource},
 };
 
 /// The desired behavior of a VerticalPodAutoscaler.
 #[expect(clippy::duplicated_attributes, reason = "columns of one type repeat its name")]
+#[skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "autoscaling.k8s.io",
@@ -65,16 +66,13 @@ pub struct VerticalPodAutoscalerSpec {
     /// The workload whose pods are sized: anything with a scale subresource, or a DaemonSet.
     pub target_ref: TargetRef,
     /// How recommendations are applied to pods. If unset, pods are recreated.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub update_policy: Option<UpdatePolicy>,
     /// Policies for containers. If unset, all containers are sized without limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_policy: Option<ResourcePolicy>,
     /// The name of the recommender to use; at most one. Defaults to the recommender default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recommenders: Vec<RecommenderSelector>,
     /// Extra resources while a pod starts, for containers without their own entry.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_boost: Option<StartupBoost>,
 }
 
@@ -350,10 +348,23 @@ impl VerticalPodAutoscalerSpec {
 
     /// The policy of a container: the entry with its name, or else the `*` entry.
     pub fn container_policy(&self, container: &str) -> Option<&ContainerPolicy> {
-        let policies = &self.resource_policy.as_ref()?.container_policies;
+        ContainerPolicy::find(&self.resource_policy.as_ref()?.container_policies, container)
+    }
+}
+
+impl ContainerPolicy {
+    /// The policy of a container: the entry with its name, or else the `*` entry.
+    pub fn find<'a>(policies: &'a [Self], container: &str) -> Option<&'a Self> {
         let own = policies.iter().find(|policy| policy.container_name == container);
         // Of several `*` entries the last one applies, as in upstream.
         own.or_else(|| policies.iter().rfind(|policy| policy.container_name == "*"))
+    }
+
+    /// Whether it lets the request of a resource be changed.
+    pub fn controls(&self, resource: Resource) -> bool {
+        let listed = self.controlled_resources.as_ref();
+        self.mode.unwrap_or_default() == ContainerMode::Auto
+            && listed.is_none_or(|names| names.contains(&resource.into()))
     }
 }
 
@@ -375,5 +386,19 @@ mod tests {
         spec.resource_policy = Some(ResourcePolicy { container_policies });
         assert_eq!(spec.container_policy("app"), Some(&policy("app")));
         assert_eq!(spec.container_policy("proxy"), Some(&last));
+    }
+
+    #[test]
+    fn a_policy_controls_the_listed_resources_unless_it_is_off() {
+        for (object, cpu, memory) in [
+            (json!({}), true, true),
+            (json!({ "mode": "Auto", "controlledResources": ["memory"] }), false, true),
+            (json!({ "controlledResources": [] }), false, false),
+            (json!({ "mode": "Off" }), false, false),
+        ] {
+            let policy: ContainerPolicy = serde_json::from_value(object).expect("is a policy");
+            let controls = (policy.controls(Resource::Cpu), policy.controls(Resource::Memory));
+            assert_eq!(controls, (cpu, memory), "{policy:?}");
+        }
     }
 }

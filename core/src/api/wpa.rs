@@ -15,6 +15,7 @@ use crate::types::quantity::Quantity;
 
 /// The desired behavior of a WatermarkPodAutoscaler.
 #[expect(clippy::duplicated_attributes, reason = "columns of one type repeat its name")]
+#[serde_with::skip_serializing_none]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "datadoghq.com",
@@ -64,7 +65,6 @@ pub struct WatermarkPodAutoscalerSpec {
     /// The workload whose replicas are set: anything with a scale subresource, in the namespace of this object.
     pub scale_target_ref: ScaleTarget,
     /// The minimum replicas. Defaults to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub min_replicas: Option<i32>,
     /// The maximum replicas. Required.
@@ -75,13 +75,10 @@ pub struct WatermarkPodAutoscalerSpec {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub algorithm: String,
     /// How far beyond a watermark a metric may be before it counts, as a share of the watermark. Default: 0.1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<Quantity>,
     /// Percentage of replicas that may be added at once, 0 for none. Defaults to 50.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_up_limit_factor: Option<Quantity>,
     /// Percentage of replicas that may be removed at once, below 100, 0 for none. Defaults to 20.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub scale_down_limit_factor: Option<Quantity>,
     /// How long after any change no replicas are added. Defaults to 60.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -100,7 +97,6 @@ pub struct WatermarkPodAutoscalerSpec {
     #[schemars(range(min = 0))]
     pub downscale_delay_below_watermark_seconds: i32,
     /// Proposals are rounded up to a multiple of this. Defaults to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub replica_scaling_absolute_modulo: Option<i32>,
     /// Between the watermarks, step towards `highwatermark` or `lowwatermark`. If unset, towards neither.
@@ -117,7 +113,6 @@ pub struct WatermarkPodAutoscalerSpec {
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub metrics: Vec<MetricSpec>,
     /// An external service that recommends replicas, instead of metrics.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub recommender: Option<RecommenderSpec>,
     /// Do not scale while less than this percentage of the pods is ready.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -219,6 +214,7 @@ pub struct RecommenderSpec {
 }
 
 /// The observed state.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatermarkPodAutoscalerStatus {
@@ -229,7 +225,6 @@ pub struct WatermarkPodAutoscalerStatus {
     #[serde(default)]
     pub desired_replicas: i32,
     /// When the replicas were last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Time>,
     /// How often the replicas were changed.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -249,10 +244,8 @@ pub struct WatermarkPodAutoscalerStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub last_condition_state: String,
     /// The generation of the object that the status is based on.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The last scale decision, with its intermediate results.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<ScaleDecisionStatus>,
 }
 

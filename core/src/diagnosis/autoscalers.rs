@@ -7,10 +7,7 @@ use super::{
     finding::{CheckId, Finding, HAVE, Level, count, subject},
 };
 use crate::{
-    api::{
-        ResourceName,
-        vpa::{ContainerMode, ContainerPolicy, UpdateMode, VerticalPodAutoscalerSpec},
-    },
+    api::vpa::{ContainerPolicy, UpdateMode, VerticalPodAutoscalerSpec},
     types::Resource,
 };
 
@@ -114,11 +111,7 @@ pub(super) fn hpa_same_metric(id: CheckId, facts: &ClusterFacts) -> Reading<Find
 
 /// Whether a VPA changes the request of a resource of a container, or of any container for `None`.
 fn controls(spec: &VerticalPodAutoscalerSpec, resource: Resource, container: Option<&str>) -> bool {
-    let name = ResourceName::from(resource);
-    let is_controlled = |policy: &ContainerPolicy| {
-        policy.mode.unwrap_or_default() == ContainerMode::Auto
-            && policy.controlled_resources.as_ref().is_none_or(|all| all.contains(&name))
-    };
+    let is_controlled = |policy: &ContainerPolicy| policy.controls(resource);
     if let Some(container) = container {
         return spec.container_policy(container).is_none_or(is_controlled);
     }

@@ -46,7 +46,7 @@ fn workload(facts: &mut ClusterFacts) -> &mut Workload {
 }
 
 fn set_runtime(facts: &mut ClusterFacts, runtime: RuntimeHint) {
-    workload(facts).containers[0].runtime = Some(Box::new(runtime));
+    Arc::make_mut(&mut workload(facts).containers)[0].runtime = Some(Box::new(runtime));
 }
 
 fn go(mebibytes: i64, follows_limit: bool) -> RuntimeHint {

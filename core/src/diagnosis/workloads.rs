@@ -101,7 +101,7 @@ pub(super) fn gomemlimit_static(id: CheckId, facts: &ClusterFacts) -> Reading<Fi
     let mut above = Vec::new();
     for workload in &facts.survey.workloads {
         let Some(vpa) = vpas.get(&workload_key(workload)) else { continue };
-        for container in &workload.containers {
+        for container in &*workload.containers {
             let Some(RuntimeHint::Go { memory_limit: Some(limit), follows_limit: false, .. }) =
                 container.runtime.as_deref()
             else {
@@ -145,7 +145,7 @@ pub(super) fn xmx_above_limit(id: CheckId, facts: &ClusterFacts) -> Reading<Find
     };
     let mut above = Vec::new();
     for workload in &facts.survey.workloads {
-        for container in &workload.containers {
+        for container in &*workload.containers {
             if let Some((heap, limit)) = heap(container) {
                 let (heap, limit) = (humanize(heap), humanize(limit));
                 let name = name(workload);

@@ -45,7 +45,7 @@ pub struct SampleStats {
 }
 
 /// Per-pod state of a container while the pod lives: the order of its samples and its open memory window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaState {
     pub name: Box<str>,

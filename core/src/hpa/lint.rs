@@ -13,10 +13,7 @@ use super::{
     spec::{SelectPolicy, Source, Spec, Target},
     takeover::{BEHAVIOR, IneffectiveMode, MODE, ObjectMode, PAUSED, SavedBehavior, takeover},
 };
-use crate::api::{
-    resource_list::ResourceName,
-    vpa::{ContainerMode, UpdateMode, VerticalPodAutoscalerSpec},
-};
+use crate::api::vpa::{UpdateMode, VerticalPodAutoscalerSpec};
 
 /// From this length on, a stabilization window delays scaling up for longer than a rise of load usually lasts.
 const LONG_SCALE_UP_WINDOW_SECONDS: i32 = 300;
@@ -246,14 +243,9 @@ fn is_relative_to_request(target: &Target) -> bool {
 
 /// Whether a VPA changes the request of a resource of a container.
 fn is_controlled(vpa: &VerticalPodAutoscalerSpec, container: &str, resource: &str) -> bool {
-    let resource = match resource {
-        "cpu" => ResourceName::Cpu,
-        "memory" => ResourceName::Memory,
-        _ => return false,
-    };
-    let Some(policy) = vpa.container_policy(container) else { return true };
-    policy.mode != Some(ContainerMode::Off)
-        && policy.controlled_resources.as_ref().is_none_or(|names| names.contains(&resource))
+    resource.parse().is_ok_and(|resource| {
+        vpa.container_policy(container).is_none_or(|policy| policy.controls(resource))
+    })
 }
 
 #[cfg(test)]

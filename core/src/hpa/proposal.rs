@@ -1,6 +1,6 @@
 //! Proposals of one metric: utilization of requests and averages of pods, and values of objects and external metrics.
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use serde::Serialize;
 
@@ -145,6 +145,24 @@ pub fn replicas_of_ratio(
     (!tolerance.contains(ratio)).then(|| to_replicas((ratio * pods as f64).ceil(), fixes))
 }
 
+/// Why a ratio that missing and unready pods were filled into changes nothing.
+pub fn kept_by_padding(
+    ratio: f64,
+    padded: f64,
+    tolerance: Tolerance,
+    change: Ordering,
+) -> Option<UnchangedReason> {
+    if tolerance.contains(padded) {
+        Some(UnchangedReason::PaddedWithinTolerance)
+    } else if (ratio < 1.0 && padded > 1.0) || (ratio > 1.0 && padded < 1.0) {
+        Some(UnchangedReason::PaddingTurnsDirection)
+    } else if (padded < 1.0 && change.is_gt()) || (padded > 1.0 && change.is_lt()) {
+        Some(UnchangedReason::PaddingTurnsNumber)
+    } else {
+        None
+    }
+}
+
 impl Calculator<'_> {
     /// The proposal for utilization of requests, with a target in percent.
     pub fn utilization(
@@ -249,15 +267,8 @@ impl Calculator<'_> {
         proposal.padded_ratio = Some(padded);
         let pods = samples.len() + tolerated;
         let replicas = to_replicas((padded * pods as f64).ceil(), self.fixes);
-        proposal.kept = if self.tolerance.contains(padded) {
-            Some(UnchangedReason::PaddedWithinTolerance)
-        } else if (ratio < 1.0 && padded > 1.0) || (ratio > 1.0 && padded < 1.0) {
-            Some(UnchangedReason::PaddingTurnsDirection)
-        } else if (padded < 1.0 && replicas > current) || (padded > 1.0 && replicas < current) {
-            Some(UnchangedReason::PaddingTurnsNumber)
-        } else {
-            None
-        };
+        proposal.kept = kept_by_padding(ratio, padded, self.tolerance, replicas.cmp(&current));
+
         if proposal.kept.is_none() {
             proposal.replicas = replicas;
         }

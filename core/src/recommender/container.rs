@@ -4,7 +4,7 @@ use crate::{
     history::{
         HalfLives, OomBump, ReplicaState, SampleStats, Snapshot, Throttling, snapshot::sample_rank,
     },
-    types::Time,
+    types::{PerResource, Time},
 };
 use std::time::Duration;
 
@@ -259,8 +259,8 @@ impl ContainerHistory {
 
     /// Applies the policy of this container. Upstream keeps an override that was removed from the policy; the fix
     /// restores the default.
-    pub fn apply_policy(&mut self, overrides: Option<&Overrides>, rules: &ModelRules) {
-        let new = overrides.copied().unwrap_or_default();
+    pub fn apply_policy(&mut self, overrides: Option<Overrides>, rules: &ModelRules) {
+        let new = overrides.unwrap_or_default();
         let merged = match &self.overrides {
             Some(existing) if !rules.fixes.has(Fix::RemovedOverrideRestoresDefault) => {
                 new.or(**existing)
@@ -312,33 +312,30 @@ impl ContainerHistory {
     }
 
     /// The largest CPU usage in cores and memory usage in bytes that the buckets still have.
-    pub fn peaks(&self, rules: &ModelRules) -> (Option<f64>, Option<f64>) {
+    pub fn peaks(&self, rules: &ModelRules) -> PerResource<f64> {
         let top = |histogram: &Histogram, config: HistogramConfig<'_>| {
             let empty = histogram.is_empty(config.buckets);
             (!empty).then(|| histogram.percentile(config.buckets, 1.0))
         };
         let (cpu, memory) = aggregate::merged(self, rules);
-        (top(&cpu, rules.cpu_histogram_config()), top(&memory, rules.memory_histogram_config()))
+        PerResource {
+            cpu: top(&cpu, rules.cpu_histogram_config()),
+            memory: top(&memory, rules.memory_histogram_config()),
+        }
     }
 
-    /// Percentiles (0 to 1, ascending) of CPU in cores, as estimates read them.
-    pub fn cpu_percentiles<const N: usize>(
+    /// Percentiles (0 to 1, ascending) of CPU in cores or memory peaks in bytes, as estimates read them.
+    pub fn percentiles<const N: usize>(
         &self,
+        resource: Resource,
         shares: [f64; N],
         rules: &ModelRules,
     ) -> [f64; N] {
-        let buckets = rules.cpu_histogram_config().buckets;
-        aggregate::merged(self, rules).0.percentiles(buckets, shares)
-    }
-
-    /// Percentiles (0 to 1, ascending) of memory peaks in bytes, as estimates read them.
-    pub fn memory_percentiles<const N: usize>(
-        &self,
-        shares: [f64; N],
-        rules: &ModelRules,
-    ) -> [f64; N] {
-        let buckets = rules.memory_histogram_config().buckets;
-        aggregate::merged(self, rules).1.percentiles(buckets, shares)
+        let (cpu, memory) = aggregate::merged(self, rules);
+        match resource {
+            Resource::Cpu => cpu.percentiles(rules.cpu_histogram_config().buckets, shares),
+            Resource::Memory => memory.percentiles(rules.memory_histogram_config().buckets, shares),
+        }
     }
 
     pub fn is_expired(&self, now: Time, rules: &ModelRules) -> bool {

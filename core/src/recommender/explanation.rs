@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use crate::{
     history::OomBump,
     types::{
-        Quantity, Time,
+        PerResource, Quantity, Time,
         units::{Bytes, MilliCpu, round_up_to_multiple},
     },
 };
@@ -17,14 +17,8 @@ use super::{plan::PlannedRequest, policy::Cap, throttling::Throttled};
 
 pub use crate::types::Resource;
 
-#[skip_serializing_none]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Explanation {
-    /// CPU, if it is recommended.
-    pub cpu: Option<ResourceExplanation>,
-    /// Memory, if it is recommended.
-    pub memory: Option<ResourceExplanation>,
-}
+/// Explains the resources that are recommended.
+pub type Explanation = PerResource<ResourceExplanation>;
 
 /// Explains the estimates of one resource. CPU is in millicores, memory in bytes.
 #[skip_serializing_none]
@@ -110,9 +104,8 @@ impl Rounding {
         let amount = up(amount, self.multiple);
         match resource {
             Resource::Cpu if self.whole_cores => Quantity::cpu(MilliCpu(up(amount, 1000))),
-            Resource::Cpu => Quantity::cpu(MilliCpu(amount)),
             Resource::Memory if self.humanized && amount != 0 => Quantity::humanized(Bytes(amount)),
-            Resource::Memory => Quantity::memory(Bytes(amount)),
+            Resource::Cpu | Resource::Memory => resource.to_quantity(amount),
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct StoredExplanation {
     /// When the recommendation was computed.
     pub at: Time,
     /// The maximum of all containers of a pod together.
-    #[serde(default, rename = "room", skip_serializing_if = "PodLimits::is_unlimited")]
+    #[serde(default, rename = "room", skip_serializing_if = "PodLimits::is_empty")]
     pub pod_limits: PodLimits,
     /// The explanations by container. Containers may be missing.
     pub containers: Vec<StoredContainer>,

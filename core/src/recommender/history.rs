@@ -82,7 +82,7 @@ impl History {
         rules: &ModelRules,
     ) -> RestoreResult {
         if stored.is_expired(now, rules) {
-            self.mark_expired(name);
+            self.mark_stale(name, true);
             return RestoreResult::Expired;
         }
         match self.find(&name) {
@@ -138,19 +138,9 @@ impl History {
         self.early_samples = EarlySamples::default();
     }
 
-    /// Marks the stored record of this container as stale because it is another workload's. It is replaced even if it has
-    /// more samples.
-    pub fn mark_stale(&mut self, name: Arc<str>) {
-        self.add_stale_record(name, false);
-    }
-
-    /// Marks the stored record of this container as stale because it has expired by this process's clock, or cannot be
-    /// restored. It is replaced even if it has more samples.
-    pub fn mark_expired(&mut self, name: Arc<str>) {
-        self.add_stale_record(name, true);
-    }
-
-    fn add_stale_record(&mut self, name: Arc<str>, by_clock: bool) {
+    /// Marks the stored record of this container as stale: it is another workload's, or it has expired by this process's
+    /// clock (`by_clock`) or cannot be restored. It is replaced even if it has more samples.
+    pub fn mark_stale(&mut self, name: Arc<str>, by_clock: bool) {
         match self.stale_records.iter_mut().find(|record| record.name == name) {
             Some(record) => record.by_clock &= by_clock,
             None => self.stale_records.push(StaleRecord { name, by_clock }),
@@ -227,7 +217,7 @@ impl History {
             keep
         });
         for name in &removed {
-            self.mark_expired(Arc::clone(name));
+            self.mark_stale(Arc::clone(name), true);
         }
         removed
     }

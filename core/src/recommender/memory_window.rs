@@ -38,19 +38,6 @@ pub enum SampleRejected {
     TooOld,
 }
 
-/// Creates the state of a pod's container without samples.
-pub fn new_replica(name: &str) -> ReplicaState {
-    ReplicaState {
-        name: name.into(),
-        last_cpu: None,
-        last_memory: None,
-        window_end: None,
-        usage_peak: None,
-        bump_peak: None,
-        last_kill: None,
-    }
-}
-
 /// Returns the counted amount of the open window.
 pub fn open_peak(replica: &ReplicaState) -> Option<i64> {
     replica.usage_peak.max(replica.bump_peak)
@@ -68,7 +55,7 @@ pub fn index_or_add(replicas: &mut Vec<ReplicaState>, name: &str) -> usize {
         if replicas.len() < 8 {
             replicas.reserve_exact(1);
         }
-        replicas.insert(index, new_replica(name));
+        replicas.insert(index, ReplicaState { name: name.into(), ..ReplicaState::default() });
         index
     })
 }
@@ -81,7 +68,8 @@ pub(super) struct LargestReplicaPeaks {
 
 impl LargestReplicaPeaks {
     pub(super) fn new(config: HistogramConfig<'_>) -> Self {
-        Self { peaks: Histogram::new(config.buckets), window: new_replica("*") }
+        let window = ReplicaState { name: "*".into(), ..ReplicaState::default() };
+        Self { peaks: Histogram::new(config.buckets), window }
     }
 
     pub(super) fn add(

@@ -59,7 +59,7 @@ pub use history_builder::{HistoryBuilder, SampleResult};
 pub use model_settings::{ModelRules, Percentiles, Settings};
 pub use namespace_scope::{NamespaceScope, Shard};
 pub use oom::OomKill;
-pub use policy::{ContainerPolicy, ControlledResources, Overrides, ResourceAmounts};
+pub use policy::{Overrides, ResourceAmounts};
 pub use recommendation::{ContainerRecommendation, Recommendation, recommend};
 pub use recommendation_summary::{RecommendationSummary, ResourceSummary};
 pub use registry::{HistoryState, VpaRegistry};

@@ -2,18 +2,14 @@
 //! on, and the configured maximum.
 
 use serde::{Deserialize, Serialize};
-use serde_with::skip_serializing_none;
 
 use super::{
-    explanation::{Explanation, RecommendationReason, ResourceExplanation},
+    explanation::{Explanation, RecommendationReason},
     node_capacity::NodeCapacity,
     policy::ResourceAmounts,
     recommendation::{ContainerRecommendation, Recommendation},
 };
-use crate::types::{
-    quantity::Quantity,
-    units::{Bytes, MilliCpu},
-};
+use crate::types::{PerResource, Quantity, Resource};
 
 /// What all containers of a pod may request together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,12 +21,7 @@ pub struct PodCapacity {
 }
 
 /// The effective limits of one pod.
-#[skip_serializing_none]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PodLimits {
-    pub cpu: Option<ResourceLimit>,
-    pub memory: Option<ResourceLimit>,
-}
+pub type PodLimits = PerResource<ResourceLimit>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResourceLimit {
@@ -40,65 +31,22 @@ pub struct ResourceLimit {
     pub by: RecommendationReason,
 }
 
-impl PodLimits {
-    pub fn is_unlimited(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-impl ResourceLimit {
-    fn tighter(a: Option<Self>, b: Option<Self>) -> Option<Self> {
-        match (a, b) {
-            (Some(a), Some(b)) => Some(if b.amount < a.amount { b } else { a }),
-            (a, b) => a.or(b),
-        }
-    }
-}
-
-/// Access to one resource of a recommendation, and the unit of its amounts.
-struct ResourceAccess {
-    pick: fn(&mut ResourceAmounts) -> &mut Option<Quantity>,
-    explanation: fn(&mut Explanation) -> &mut Option<ResourceExplanation>,
-    count: fn(Quantity) -> i64,
-    quantity: fn(i64) -> Quantity,
-}
-
-const CPU: ResourceAccess = ResourceAccess {
-    pick: |amounts| &mut amounts.cpu,
-    explanation: |explanation| &mut explanation.cpu,
-    count: Quantity::milli_value,
-    quantity: |amount| Quantity::cpu(MilliCpu(amount)),
-};
-
-const MEMORY: ResourceAccess = ResourceAccess {
-    pick: |amounts| &mut amounts.memory,
-    explanation: |explanation| &mut explanation.memory,
-    count: Quantity::value,
-    quantity: |amount| Quantity::memory(Bytes(amount)),
-};
-
 impl PodCapacity {
     /// Returns the limits of a pod with this recommendation: those of the node that requires the smallest cut.
     fn limits_for(&self, recommendation: &Recommendation) -> PodLimits {
-        let cap = PodLimits {
-            cpu: self
-                .cap
-                .cpu
-                .map(|amount| ResourceLimit { amount, by: RecommendationReason::PodCap }),
-            memory: self
-                .cap
-                .memory
-                .map(|amount| ResourceLimit { amount, by: RecommendationReason::PodCap }),
-        };
-        let target = PodSums::of(recommendation, |container| &container.target);
-        let upper = PodSums::of(recommendation, |container| &container.upper);
+        let cap = self.cap.map(|amount| ResourceLimit { amount, by: RecommendationReason::PodCap });
+        let target = sums(recommendation, |container| &container.target);
+        let upper = sums(recommendation, |container| &container.upper);
         let choices = self.node_capacities.iter().map(|capacity| {
-            let node = |amount| Some(ResourceLimit { amount, by: RecommendationReason::NodeCap });
-            let limits = PodLimits {
-                cpu: ResourceLimit::tighter(cap.cpu, node(Quantity::cpu(capacity.cpu))),
-                memory: ResourceLimit::tighter(cap.memory, node(Quantity::memory(capacity.memory))),
+            let tighter = |cap: Option<ResourceLimit>, amount| {
+                let node = ResourceLimit { amount, by: RecommendationReason::NodeCap };
+                Some(cap.filter(|cap| cap.amount <= amount).unwrap_or(node))
             };
-            (target.remaining_share(limits), upper.remaining_share(limits), *capacity, limits)
+            let limits = PodLimits {
+                cpu: tighter(cap.cpu, Quantity::cpu(capacity.cpu)),
+                memory: tighter(cap.memory, Quantity::memory(capacity.memory)),
+            };
+            (remaining_share(target, limits), remaining_share(upper, limits), *capacity, limits)
         });
         // Break ties by size, so that the result does not depend on the order of nodes.
         let best = choices.max_by(|a, b| {
@@ -112,32 +60,24 @@ impl PodCapacity {
     }
 }
 
-/// The sums of one estimate over all containers of a pod.
-struct PodSums {
-    cpu: f64,
-    memory: f64,
+/// The sums of CPU and memory of one estimate over all containers of a pod.
+fn sums(
+    recommendation: &Recommendation,
+    amounts: fn(&ContainerRecommendation) -> &ResourceAmounts,
+) -> [f64; 2] {
+    [Resource::Cpu, Resource::Memory].map(|resource| {
+        let of_containers = recommendation.containers.iter().map(amounts);
+        of_containers.filter_map(|amounts| amounts.get(resource)).map(|it| it.as_f64()).sum()
+    })
 }
 
-impl PodSums {
-    fn of(
-        recommendation: &Recommendation,
-        amounts: fn(&ContainerRecommendation) -> &ResourceAmounts,
-    ) -> Self {
-        let sum = |pick: fn(&ResourceAmounts) -> Option<Quantity>| {
-            let quantities = recommendation.containers.iter().filter_map(|c| pick(amounts(c)));
-            quantities.map(Quantity::as_f64).sum()
-        };
-        Self { cpu: sum(|amounts| amounts.cpu), memory: sum(|amounts| amounts.memory) }
-    }
-
-    /// The share of the sums that is left within these limits: the shares of CPU and memory, multiplied.
-    fn remaining_share(&self, limits: PodLimits) -> f64 {
-        let share = |sum: f64, limit: Option<ResourceLimit>| {
-            let max = limit.map_or(sum, |limit| limit.amount.as_f64());
-            if sum > max { max / sum } else { 1.0 }
-        };
-        share(self.cpu, limits.cpu) * share(self.memory, limits.memory)
-    }
+/// The share of the sums that is left within these limits: the shares of CPU and memory, multiplied.
+fn remaining_share(sums: [f64; 2], limits: PodLimits) -> f64 {
+    let share = |sum: f64, limit: Option<ResourceLimit>| {
+        let max = limit.map_or(sum, |limit| limit.amount.as_f64());
+        if sum > max { max / sum } else { 1.0 }
+    };
+    share(sums[0], limits.cpu) * share(sums[1], limits.memory)
 }
 
 /// Scales the recommendation of all containers down in proportion if their sum exceeds the pod's maximum. Returns the
@@ -145,9 +85,9 @@ impl PodSums {
 /// targets stay as they are.
 pub fn cap_to_pod(recommendation: &mut Recommendation, capacity: &PodCapacity) -> PodLimits {
     let limits = capacity.limits_for(recommendation);
-    for (limit, resource) in [(limits.cpu, &CPU), (limits.memory, &MEMORY)] {
-        if let Some(limit) = limit {
-            cap_resource(recommendation, resource, limit);
+    for resource in [Resource::Cpu, Resource::Memory] {
+        if let Some(limit) = limits.get(resource) {
+            cap_resource(recommendation, resource, *limit);
             keep_bounds_ordered(recommendation, resource);
         }
     }
@@ -156,48 +96,42 @@ pub fn cap_to_pod(recommendation: &mut Recommendation, capacity: &PodCapacity) -
 
 /// Widens bounds to include the target. A container's share differs between the three estimates, and a target outside of
 /// its bounds would make the updater replace the pod again and again.
-fn keep_bounds_ordered(recommendation: &mut Recommendation, resource: &ResourceAccess) {
+fn keep_bounds_ordered(recommendation: &mut Recommendation, resource: Resource) {
     for container in &mut recommendation.containers {
-        let Some(target) = *(resource.pick)(&mut container.target) else { continue };
-        let lower = (resource.pick)(&mut container.lower).as_mut();
+        let Some(target) = container.target.get(resource).copied() else { continue };
+        let lower = container.lower.get_mut(resource);
         if let Some(lower) = lower.filter(|lower| **lower > target) {
             *lower = target;
         }
-        let upper = (resource.pick)(&mut container.upper).as_mut();
+        let upper = container.upper.get_mut(resource);
         if let Some(upper) = upper.filter(|upper| **upper < target) {
             *upper = target;
         }
     }
 }
 
-fn cap_resource(
-    recommendation: &mut Recommendation,
-    resource: &ResourceAccess,
-    limit: ResourceLimit,
-) {
+fn cap_resource(recommendation: &mut Recommendation, resource: Resource, limit: ResourceLimit) {
     let estimates: [fn(&mut ContainerRecommendation) -> &mut ResourceAmounts; 3] = [
         |container| &mut container.lower,
         |container| &mut container.target,
         |container| &mut container.upper,
     ];
-    let max = i128::from((resource.count)(limit.amount).max(0));
+    let max = i128::from(resource.of_quantity(limit.amount).max(0));
     for (index, estimate) in estimates.into_iter().enumerate() {
         let amounts = recommendation
             .containers
             .iter_mut()
-            .filter_map(|container| *(resource.pick)(estimate(container)));
-        let sum: i128 = amounts.map(|amount| i128::from((resource.count)(amount))).sum();
+            .filter_map(|container| estimate(container).get(resource));
+        let sum: i128 = amounts.map(|amount| i128::from(resource.of_quantity(*amount))).sum();
         if sum <= max {
             continue;
         }
         for container in &mut recommendation.containers {
-            let slot = (resource.pick)(estimate(container));
-            let Some(amount) = *slot else { continue };
+            let Some(amount) = estimate(container).get_mut(resource) else { continue };
             // Rounded down, so that the sum cannot exceed the maximum.
-            let share = i128::from((resource.count)(amount)) * max / sum;
-            *slot = Some((resource.quantity)(i64::try_from(share).unwrap_or(i64::MAX)));
-            let explanation = (resource.explanation)(&mut container.explanation).as_mut();
-            if let Some(explanation) = explanation {
+            let share = i128::from(resource.of_quantity(*amount)) * max / sum;
+            *amount = resource.to_quantity(i64::try_from(share).unwrap_or(i64::MAX));
+            if let Some(explanation) = container.explanation.get_mut(resource) {
                 [&mut explanation.lower, &mut explanation.target, &mut explanation.upper][index]
                     .decided_by = limit.by;
             }
@@ -211,7 +145,7 @@ pub fn restricted_by(
 ) -> impl Iterator<Item = RecommendationReason> {
     let has_capped = |by: RecommendationReason| {
         let explanations = recommendation.containers.iter().map(|container| &container.explanation);
-        let mut resources = explanations.flat_map(|both| both.cpu.iter().chain(&both.memory));
+        let mut resources = explanations.flat_map(Explanation::values);
         resources.any(|resource| resource.target.decided_by == by)
     };
     [RecommendationReason::NodeCap, RecommendationReason::PodCap]

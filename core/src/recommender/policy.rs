@@ -1,48 +1,16 @@
-//! The policy of a VPA for a container, as plain data, and how it caps recommendations.
+//! What the policy of a VPA for a container overrides, and how it caps recommendations.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::types::quantity::Quantity;
+use crate::{
+    api::vpa::ContainerPolicy,
+    types::{PerResource, Quantity},
+};
 
-/// Name of the policy for all containers without their own policy.
-pub const EVERY_CONTAINER: &str = "*";
-
-/// Amounts by resource. A missing amount means unspecified, not 0.
-#[skip_serializing_none]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ResourceAmounts {
-    pub cpu: Option<Quantity>,
-    pub memory: Option<Quantity>,
-}
-
-/// The resources with a recommendation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControlledResources {
-    pub cpu: bool,
-    pub memory: bool,
-}
-
-impl Default for ControlledResources {
-    fn default() -> Self {
-        Self { cpu: true, memory: true }
-    }
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ContainerPolicy {
-    /// Container name, or [`EVERY_CONTAINER`].
-    pub container: Box<str>,
-    /// Whether the container gets no recommendation.
-    pub off: bool,
-    /// The resources with a recommendation.
-    pub controlled: ControlledResources,
-    pub min_allowed: ResourceAmounts,
-    pub max_allowed: ResourceAmounts,
-    pub overrides: Overrides,
-}
+pub type ResourceAmounts = PerResource<Quantity>;
 
 /// Model settings that a policy can override for one container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -56,6 +24,24 @@ pub struct Overrides {
 }
 
 impl Overrides {
+    pub fn of(policy: &ContainerPolicy) -> Self {
+        // A ratio or amount has three decimals, rounded up.
+        let float = |quantity: Quantity| quantity.milli_value() as f64 / 1000.0;
+        Self {
+            oom_ratio: policy.oom_bump_up_ratio.map(float),
+            oom_min_bump: policy.oom_min_bump_up.map(float),
+            interval: policy
+                .memory_aggregation_interval_seconds
+                .and_then(|seconds| u64::try_from(seconds).ok())
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs),
+            interval_count: policy
+                .memory_aggregation_interval_count
+                .and_then(|count| u32::try_from(count).ok())
+                .filter(|count| *count > 0),
+        }
+    }
+
     /// Uses the values of `other` for unset ones.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -70,16 +56,6 @@ impl Overrides {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
-}
-
-/// Returns the policy of a container: the one with its name, else the one for all containers.
-pub fn policy_for<'a>(
-    policies: &'a [ContainerPolicy],
-    container: &str,
-) -> Option<&'a ContainerPolicy> {
-    let own = policies.iter().find(|policy| &*policy.container == container);
-    // Of several entries for all containers the last one wins, as in upstream.
-    own.or_else(|| policies.iter().rfind(|policy| &*policy.container == EVERY_CONTAINER))
 }
 
 /// The minimum and maximum of a recommendation.
@@ -127,18 +103,23 @@ impl Cap {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn the_last_of_several_default_policies_applies() {
-        let policy = |name: &str, off| ContainerPolicy {
-            container: name.into(),
-            off,
-            ..ContainerPolicy::default()
-        };
-        let policies =
-            [policy("*", false), policy("app", false), policy("*", true), policy("app", true)];
-        assert_eq!(policy_for(&policies, "proxy").map(|policy| policy.off), Some(true));
-        assert_eq!(policy_for(&policies, "app").map(|policy| policy.off), Some(false));
+    fn overrides_are_read_from_the_policy() {
+        let object = json!({
+            "containerName": "app",
+            "oomBumpUpRatio": "1.2345",
+            "oomMinBumpUp": "100Mi",
+            "memoryAggregationIntervalSeconds": 3600,
+            "memoryAggregationIntervalCount": 24,
+        });
+        let overrides = Overrides::of(&serde_json::from_value(object).expect("is a policy"));
+        assert_eq!(overrides.oom_ratio, Some(1.235));
+        assert_eq!(overrides.oom_min_bump, Some(1.048_576e8));
+        assert_eq!(overrides.interval, Some(Duration::from_hours(1)));
+        assert_eq!(overrides.interval_count, Some(24));
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::types::Time;
+use crate::{
+    api::vpa::{ContainerMode, ContainerPolicy},
+    types::{PerResource, Time},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    aggregate,
     container::ContainerHistory,
     estimate::{
         EstimatorChain, PercentileReading, Resource, ResourceEstimate, confidence_evidence,
@@ -15,7 +17,7 @@ use super::{
     history::History,
     model_settings::{ModelRules, Percentiles, Settings},
     plan::{CpuDecision, MemoryDecision, PlanDecision, PlanProfile, PlanRules, PlannedRequest},
-    policy::{self, Cap, ContainerPolicy, ResourceAmounts},
+    policy::{Cap, ResourceAmounts},
     throttling::Throttled,
     tuning_annotations::Tuning,
     vpa_settings::VpaSettings,
@@ -50,7 +52,7 @@ impl Recommendation {
     pub fn planned_by(&self) -> Option<PlanProfile> {
         let mut profile = None;
         for ContainerRecommendation { explanation, .. } in &self.containers {
-            for resource in [&explanation.cpu, &explanation.memory].into_iter().flatten() {
+            for resource in explanation.values() {
                 profile = Some(resource.plan.as_ref()?.profile);
             }
         }
@@ -71,8 +73,8 @@ pub fn recommend(
     let mut stale = Vec::new();
     let mut recommended = Vec::with_capacity(4);
     for (name, container) in history.iter() {
-        let policy = policy::policy_for(&vpa_settings.policies, name);
-        if policy.is_some_and(|policy| policy.off) {
+        let policy = ContainerPolicy::find(&vpa_settings.policies, name);
+        if policy.is_some_and(|policy| policy.mode == Some(ContainerMode::Off)) {
             continue;
         }
         if history.is_stale(container, settings) {
@@ -104,20 +106,19 @@ impl Estimator<'_> {
         container: &ContainerHistory,
         policy: Option<&ContainerPolicy>,
     ) -> ContainerRecommendation {
-        let controlled = policy.map(|policy| policy.controlled).unwrap_or_default();
+        let controls = |resource| policy.is_none_or(|policy| policy.controls(resource));
         let rules = self.vpa_settings.rules(Some(container), self.settings);
-        let cpu = controlled.cpu.then(|| self.cpu(name, container, policy, &rules)).unzip();
-        let memory = controlled.memory.then(|| self.memory(container, policy, &rules)).unzip();
-        let pick = |amount: fn(ResourceEstimate) -> _| ResourceAmounts {
-            cpu: cpu.0.map(amount),
-            memory: memory.0.map(amount),
-        };
+        let cpu =
+            controls(Resource::Cpu).then(|| self.cpu(name, container, policy, &rules)).unzip();
+        let memory =
+            controls(Resource::Memory).then(|| self.memory(container, policy, &rules)).unzip();
+        let estimates = PerResource { cpu: cpu.0, memory: memory.0 };
         ContainerRecommendation {
             container: Arc::clone(name),
-            target: pick(|estimate| estimate.target),
-            lower: pick(|estimate| estimate.lower_bound),
-            upper: pick(|estimate| estimate.upper_bound),
-            uncapped: pick(|estimate| estimate.uncapped),
+            target: estimates.map(|estimate| estimate.target),
+            lower: estimates.map(|estimate| estimate.lower_bound),
+            upper: estimates.map(|estimate| estimate.upper_bound),
+            uncapped: estimates.map(|estimate| estimate.uncapped),
             explanation: Explanation { cpu: cpu.1, memory: memory.1 },
         }
     }
@@ -132,8 +133,7 @@ impl Estimator<'_> {
         let settings = self.settings;
         let tuning = self.tuning();
         let shares = percentile_shares(&settings.cpu, tuning.cpu_percentile);
-        let buckets = rules.cpu_histogram_config().buckets;
-        let values = aggregate::merged(container, rules).0.percentiles(buckets, shares);
+        let values = container.percentiles(Resource::Cpu, shares, rules);
         let readings = percentile_readings(shares, values, None);
         let floor = tuning.cpu_floor.map(|floor| floor.0);
         let chain = EstimatorChain {
@@ -156,8 +156,8 @@ impl Estimator<'_> {
                         .any(|listed| **listed == *name),
             },
             cap: Cap::new(
-                policy.and_then(|policy| policy.min_allowed.cpu),
-                policy.and_then(|policy| policy.max_allowed.cpu),
+                policy.and_then(|policy| policy.min_allowed.cpu()),
+                policy.and_then(|policy| policy.max_allowed.cpu()),
                 settings.max_cpu,
             ),
             upper_bound_factor: settings.upper_bound_factor,
@@ -186,7 +186,7 @@ impl Estimator<'_> {
         let tuning = self.tuning();
         let buckets = rules.memory_histogram_config().buckets;
         let shares = percentile_shares(&settings.memory, tuning.memory_percentile);
-        let values = aggregate::merged(container, rules).1.percentiles(buckets, shares);
+        let values = container.percentiles(Resource::Memory, shares, rules);
         let largest = container.largest_replica.as_ref().filter(|_| settings.per_replica_peaks);
         let largest = largest.map(|largest| largest.peaks.percentiles(buckets, shares));
         // The confidence in memory also uses CPU samples, unless there are almost none.
@@ -207,8 +207,8 @@ impl Estimator<'_> {
                 whole_cores: false,
             },
             cap: Cap::new(
-                policy.and_then(|policy| policy.min_allowed.memory),
-                policy.and_then(|policy| policy.max_allowed.memory),
+                policy.and_then(|policy| policy.min_allowed.memory()),
+                policy.and_then(|policy| policy.max_allowed.memory()),
                 settings.max_memory,
             ),
             upper_bound_factor: settings.upper_bound_factor,

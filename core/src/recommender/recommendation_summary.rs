@@ -3,22 +3,16 @@
 use std::sync::Arc;
 
 use super::{
-    container::ContainerHistory,
-    estimate::Resource,
-    explanation::{RecommendationReason, ResourceExplanation},
-    model_settings::ModelRules,
-    policy::ResourceAmounts,
-    recommendation::ContainerRecommendation,
+    container::ContainerHistory, explanation::RecommendationReason, model_settings::ModelRules,
+    policy::ResourceAmounts, recommendation::ContainerRecommendation,
 };
-use crate::types::quantity::Quantity;
+use crate::types::{PerResource, Resource};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecommendationSummary {
     pub container: Arc<str>,
-    /// CPU in cores, if it is recommended.
-    pub cpu: Option<ResourceSummary>,
-    /// Memory in bytes, if it is recommended.
-    pub memory: Option<ResourceSummary>,
+    /// Those that are recommended.
+    pub resources: PerResource<ResourceSummary>,
 }
 
 /// The recommendation of one resource, in cores or bytes.
@@ -40,41 +34,27 @@ pub struct ResourceSummary {
 }
 
 impl RecommendationSummary {
-    pub const fn resource(&self, resource: Resource) -> Option<&ResourceSummary> {
-        match resource {
-            Resource::Cpu => self.cpu.as_ref(),
-            Resource::Memory => self.memory.as_ref(),
-        }
-    }
-
     pub fn new(
         recommendation: &ContainerRecommendation,
         history: Option<&ContainerHistory>,
         rules: &ModelRules,
     ) -> Self {
         let peaks = history.map(|history| history.peaks(rules)).unwrap_or_default();
-        let summarize = |pick: fn(&ResourceAmounts) -> Option<Quantity>,
-                         explanation: Option<&ResourceExplanation>| {
-            let number = |amounts| pick(amounts).map(Quantity::as_f64);
+        let summarize = |resource| {
+            let number = |amounts: &ResourceAmounts| amounts.get(resource).map(|it| it.as_f64());
+            let explanation = recommendation.explanation.get(resource);
             Some(ResourceSummary {
                 target: number(&recommendation.target)?,
                 lower: number(&recommendation.lower)?,
                 upper: number(&recommendation.upper)?,
                 uncapped: number(&recommendation.uncapped)?,
-                peak: None,
+                peak: peaks.get(resource).copied(),
                 confidence: explanation.map_or(0.0, |it| it.evidence.confidence as f32),
                 reason: explanation.map_or(RecommendationReason::NoData, |it| it.target.decided_by),
             })
         };
-        let explanation = &recommendation.explanation;
-        let mut cpu = summarize(|amounts| amounts.cpu, explanation.cpu.as_ref());
-        let mut memory = summarize(|amounts| amounts.memory, explanation.memory.as_ref());
-        if let Some(cpu) = &mut cpu {
-            cpu.peak = peaks.0;
-        }
-        if let Some(memory) = &mut memory {
-            memory.peak = peaks.1;
-        }
-        Self { container: Arc::clone(&recommendation.container), cpu, memory }
+        let (cpu, memory) = (summarize(Resource::Cpu), summarize(Resource::Memory));
+        let container = Arc::clone(&recommendation.container);
+        Self { container, resources: PerResource { cpu, memory } }
     }
 }

@@ -29,9 +29,8 @@ use super::{
     history::RestoreResult,
     history_builder::HistoryBuilder,
     model_settings::{ModelRules, Settings},
-    plan::KnownRequests,
     recommendation::{Recommendation, recommend},
-    recommendation_summary::{RecommendationSummary, ResourceSummary},
+    recommendation_summary::RecommendationSummary,
     snapshot_conv::InvalidSnapshot,
     system_clock_check::StoredTimes,
     vpa_settings::VpaSettings,
@@ -164,39 +163,21 @@ impl VpaRegistry {
         self.vpas.values()
     }
 
-    /// Merges the stored history of a container into its live history.
+    /// Merges the stored history of a container into its live history, or with `replaces` takes its place if it has more
+    /// samples.
     pub fn restore(
         &mut self,
         key: &ContainerKey,
         snapshot: &Snapshot,
         now: Time,
-    ) -> Result<RestoreResult, InvalidSnapshot> {
-        self.merge_snapshot(key, snapshot, now, false)
-    }
-
-    /// Replaces the history of a container by the stored one if that has more samples.
-    pub fn restore_if_richer(
-        &mut self,
-        key: &ContainerKey,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<RestoreResult, InvalidSnapshot> {
-        self.merge_snapshot(key, snapshot, now, true)
-    }
-
-    fn merge_snapshot(
-        &mut self,
-        key: &ContainerKey,
-        snapshot: &Snapshot,
-        now: Time,
-        replace: bool,
+        replaces: bool,
     ) -> Result<RestoreResult, InvalidSnapshot> {
         let Some(stored) = self.read_snapshot(key, snapshot, now)? else {
             return Ok(RestoreResult::Expired);
         };
         let Some(vpa) = self.vpas.get_mut(&key.vpa) else { return Ok(RestoreResult::Expired) };
         let rules = vpa.settings.rules(None, &self.settings);
-        if replace {
+        if replaces {
             let ours = vpa.history.get(&key.container);
             if ours.is_some_and(|ours| ours.sample_rank() >= snapshot.sample_rank()) {
                 return Ok(RestoreResult::AlreadyLoaded);
@@ -223,14 +204,14 @@ impl VpaRegistry {
         // A record without an owner belongs to the previous workload of the VPA.
         let is_former = snapshot.owner.is_none() && vpa.history.supersedes(&key.container);
         if is_former || owners.is_some_and(|(ours, theirs)| ours != theirs) {
-            vpa.history.mark_stale(Arc::clone(&key.container));
+            vpa.history.mark_stale(Arc::clone(&key.container), false);
             return Ok(None);
         }
         let rules = vpa.settings.rules(None, &self.settings);
         let stored = ContainerHistory::from_snapshot(snapshot, now, &rules);
         let is_expired = stored.as_ref().is_ok_and(|history| history.is_expired(now, &rules));
         self.stored_times.record([snapshot.cpu_seen, snapshot.memory_seen], is_expired, now);
-        stored.inspect_err(|_| vpa.history.mark_expired(Arc::clone(&key.container))).map(Some)
+        stored.inspect_err(|_| vpa.history.mark_stale(Arc::clone(&key.container), true)).map(Some)
     }
 
     /// Returns the time of the first live sample of a VPA that waits for its stored history.
@@ -334,12 +315,8 @@ impl VpaRegistry {
         let VpaState { history, summaries, .. } = vpa;
         for (name, container) in history.iter_mut() {
             let summary = summaries.iter().find(|summary| summary.container == *name);
-            let target = |resource: Option<&ResourceSummary>| resource.map(|it| it.target);
-            let fallback = KnownRequests {
-                cpu: summary.and_then(|summary| target(summary.cpu.as_ref())),
-                memory: summary.and_then(|summary| target(summary.memory.as_ref())),
-            };
-            container.decide_plan(&rules, now, fallback);
+            let resources = summary.map(|summary| summary.resources).unwrap_or_default();
+            container.decide_plan(&rules, now, resources.map(|summary| summary.target));
         }
     }
 

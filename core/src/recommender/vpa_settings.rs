@@ -1,20 +1,17 @@
 //! The settings of a VPA, parsed when it changes: policies and annotations.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use super::{
     container::ContainerHistory,
     model_settings::{ModelRules, Settings},
     plan::PlanRules,
-    policy::{self, ContainerPolicy, ControlledResources, Overrides, ResourceAmounts},
+    policy::Overrides,
     tuning_annotations::Tuning,
 };
-use crate::{
-    api::{
-        annotations::InvalidAnnotation,
-        vpa::{self, ContainerMode, UpdateMode},
-    },
-    types::quantity::Quantity,
+use crate::api::{
+    annotations::InvalidAnnotation,
+    vpa::{ContainerPolicy, UpdateMode},
 };
 
 /// The settings of a VPA, parsed when it changes.
@@ -58,9 +55,10 @@ impl VpaSettings {
         container: &mut ContainerHistory,
         settings: &Settings,
     ) -> ModelRules {
-        let policy = policy::policy_for(&self.policies, name).filter(|_| settings.per_vpa_config);
+        let policy = ContainerPolicy::find(&self.policies, name);
+        let overrides = policy.filter(|_| settings.per_vpa_config).map(Overrides::of);
         let rules = self.rules(Some(container), settings);
-        container.apply_policy(policy.map(|policy| &policy.overrides), &rules);
+        container.apply_policy(overrides, &rules);
         self.rules(Some(container), settings)
     }
 
@@ -80,89 +78,12 @@ pub fn integer_cpu_container(annotation: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-impl From<&vpa::ContainerPolicy> for ContainerPolicy {
-    fn from(policy: &vpa::ContainerPolicy) -> Self {
-        let amounts = |list: &crate::api::ResourceList| ResourceAmounts {
-            cpu: list.cpu(),
-            memory: list.memory(),
-        };
-        Self {
-            container: policy.container_name.as_str().into(),
-            off: policy.mode == Some(ContainerMode::Off),
-            controlled: policy.controlled_resources.as_ref().map_or_else(
-                ControlledResources::default,
-                |listed| ControlledResources {
-                    cpu: listed.iter().any(|name| name.as_str() == "cpu"),
-                    memory: listed.iter().any(|name| name.as_str() == "memory"),
-                },
-            ),
-            min_allowed: amounts(&policy.min_allowed),
-            max_allowed: amounts(&policy.max_allowed),
-            overrides: Overrides {
-                oom_ratio: policy.oom_bump_up_ratio.map(round_up_to_milli),
-                oom_min_bump: policy.oom_min_bump_up.map(round_up_to_milli),
-                interval: policy
-                    .memory_aggregation_interval_seconds
-                    .and_then(|seconds| u64::try_from(seconds).ok())
-                    .filter(|seconds| *seconds > 0)
-                    .map(Duration::from_secs),
-                interval_count: policy
-                    .memory_aggregation_interval_count
-                    .and_then(|count| u32::try_from(count).ok())
-                    .filter(|count| *count > 0),
-            },
-        }
-    }
-}
-
-/// A ratio or amount of a policy: three decimals, rounded up.
-fn round_up_to_milli(quantity: Quantity) -> f64 {
-    quantity.milli_value() as f64 / 1000.0
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::recommender::plan::{
         CpuPlanSettings, PlanProfile, PlanSelection, PlanSettings, RequestProfile,
     };
-
-    #[test]
-    fn a_policy_is_read_from_the_object() {
-        let object = json!({
-            "containerName": "app",
-            "mode": "Auto",
-            "minAllowed": { "cpu": "50m" },
-            "maxAllowed": { "memory": "1Gi" },
-            "controlledResources": ["memory"],
-            "oomBumpUpRatio": "1.2345",
-            "oomMinBumpUp": "100Mi",
-            "memoryAggregationIntervalSeconds": 3600,
-            "memoryAggregationIntervalCount": 24,
-        });
-        let policy: vpa::ContainerPolicy = serde_json::from_value(object).expect("is a policy");
-        let policy = ContainerPolicy::from(&policy);
-        assert_eq!((&*policy.container, policy.off), ("app", false));
-        assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: true });
-        assert_eq!(policy.min_allowed.cpu.map(Quantity::milli_value), Some(50));
-        assert_eq!((policy.min_allowed.memory, policy.max_allowed.cpu), (None, None));
-        assert_eq!(policy.max_allowed.memory.map(Quantity::value), Some(1 << 30));
-        let overrides = policy.overrides;
-        assert_eq!(overrides.oom_ratio, Some(1.235));
-        assert_eq!(overrides.oom_min_bump, Some(1.048_576e8));
-        assert_eq!(overrides.interval, Some(Duration::from_hours(1)));
-        assert_eq!(overrides.interval_count, Some(24));
-    }
-
-    #[test]
-    fn an_empty_list_of_resources_means_none() {
-        let object = json!({ "containerName": "*", "controlledResources": [] });
-        let policy: vpa::ContainerPolicy = serde_json::from_value(object).expect("is a policy");
-        let policy = ContainerPolicy::from(&policy);
-        assert_eq!(policy.controlled, ControlledResources { cpu: false, memory: false });
-    }
 
     #[test]
     fn a_mode_that_evicts_gets_the_steady_profile() {
@@ -189,9 +110,11 @@ mod tests {
 
     #[test]
     fn overrides_apply_only_with_the_feature_gate() {
-        let overrides = Overrides { oom_ratio: Some(3.0), ..Overrides::default() };
-        let policy =
-            ContainerPolicy { container: "app".into(), overrides, ..ContainerPolicy::default() };
+        let policy = ContainerPolicy {
+            container_name: "app".into(),
+            oom_bump_up_ratio: "3".parse().ok(),
+            ..ContainerPolicy::default()
+        };
         let vpa_settings = VpaSettings { policies: vec![policy], ..VpaSettings::default() };
         for (gate, ratio) in [(false, 1.2), (true, 3.0)] {
             let settings = Settings { per_vpa_config: gate, ..Settings::default() };

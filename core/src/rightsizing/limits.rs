@@ -9,10 +9,6 @@ use crate::{
         LimitPolicy,
         limit_policy::{CurrentResources, limit_by_policy},
     },
-    types::{
-        quantity::Quantity,
-        units::{Bytes, MilliCpu},
-    },
 };
 
 /// How the limit of a resource is set.
@@ -123,17 +119,9 @@ fn by_policy(
     request: i64,
     max_allowed: Option<i64>,
 ) -> Option<i64> {
-    let (name, quantity): (_, fn(i64) -> Quantity) = match resource {
-        Resource::Cpu => (ResourceName::Cpu, |amount| Quantity::cpu(MilliCpu(amount))),
-        Resource::Memory => (ResourceName::Memory, |amount| Quantity::memory(Bytes(amount))),
-    };
+    let (name, quantity) = (ResourceName::from(resource), |amount| resource.to_quantity(amount));
     let list = |amount: Option<i64>| {
-        let entries = amount.map(|amount| (name.clone(), quantity(amount)));
-        let mut list = ResourceList::EMPTY;
-        if let Some((name, amount)) = entries {
-            list.insert(name, amount);
-        }
-        list
+        amount.map(|amount| (name.clone(), quantity(amount))).into_iter().collect::<ResourceList>()
     };
     let (requests, limits) = (list(current.request), list(current.limit));
     let resources =
@@ -141,10 +129,7 @@ fn by_policy(
     let max_allowed = max_allowed.map(quantity);
     let (limit, _) =
         limit_by_policy(policy, &name, &resources, Some(quantity(request)), max_allowed);
-    limit.map(|limit| match resource {
-        Resource::Cpu => limit.milli_value(),
-        Resource::Memory => limit.value(),
-    })
+    limit.map(|limit| resource.of_quantity(limit))
 }
 
 #[cfg(test)]

@@ -120,20 +120,12 @@ pub fn need(
     }
     let recommendation = evidence.recommendation.as_ref().ok_or(EvidenceGap::WithoutSeries)?;
     let explanation = &recommendation.explanation;
-    let explanation = match resource {
-        Resource::Cpu => explanation.cpu.as_ref(),
-        Resource::Memory => explanation.memory.as_ref(),
-    };
-    if let Some(explanation) = explanation {
+    if let Some(explanation) = explanation.get(resource) {
         check_samples(explanation, evidence.runs.is_some(), thresholds)?;
     }
     let [target, lower, upper] =
-        [&recommendation.target, &recommendation.lower, &recommendation.upper].map(|amounts| {
-            match resource {
-                Resource::Cpu => amounts.cpu.map(Quantity::milli_value),
-                Resource::Memory => amounts.memory.map(Quantity::value),
-            }
-        });
+        [&recommendation.target, &recommendation.lower, &recommendation.upper]
+            .map(|amounts| amounts.get(resource).map(|amount| resource.of_quantity(*amount)));
     let target = target.ok_or(EvidenceGap::WithoutSeries)?;
     Ok(Need { target, lower, upper }.with_target(target))
 }

@@ -99,7 +99,8 @@ pub fn group_jobs(workloads: &mut Vec<Arc<Workload>>, labels: &[String], known: 
             jobs.push(Workload { namespace, kind: JOB.into(), ..Workload::default() }.into());
         }
         for job in jobs {
-            Arc::make_mut(job).containers.push(container.container.clone());
+            let job = Arc::make_mut(job);
+            job.containers = job.containers.iter().chain([&container.container]).cloned().collect();
         }
     }
     let by = format!("label {}", labels.join(","));
@@ -250,7 +251,7 @@ mod tests {
             labels: of.iter().copied().collect(),
             created: Some(Time::from_secs(created)),
             pods: vec![format!("{name}-x2x4z").into()],
-            containers: vec![container(amounts(Some(created), Some(MI)), amounts(None, None))],
+            containers: [container(amounts(Some(created), Some(MI)), amounts(None, None))].into(),
             ..Workload::default()
         }
     }

@@ -83,6 +83,7 @@ mod tests {
         ] {
             let annotations =
                 annotation.map(|shape: &str| (SHAPE_ANNOTATION, shape)).into_iter().collect();
+            let containers = containers.into();
             let workload =
                 Workload { kind: "CronJob".into(), annotations, containers, ..Workload::default() };
             assert_eq!(shape_of(&workload, runs, label).as_deref(), expected);

@@ -130,11 +130,11 @@ pub struct Workload {
     pub template_owner: Option<Box<str>>,
     /// The autoscalers of replicas that target it.
     pub scaled_by: Vec<AutoscalerRef>,
-    /// The containers of the pod template.
-    pub containers: Vec<Container>,
+    /// The containers of the pod template. Workloads with equal containers share them.
+    pub containers: Arc<[Container]>,
     /// The containers that only its newest pod has, such as those of a service mesh. No manifest has them, so their requests
     /// do not change.
-    pub injected: Vec<Container>,
+    pub injected: Arc<[Container]>,
     /// The owners of pods that it stands for, if it is a group of them.
     pub group: Option<OwnerGroup>,
 }
@@ -142,7 +142,7 @@ pub struct Workload {
 impl Workload {
     /// All containers of its pods: those of the template, then the injected ones.
     pub fn all_containers(&self) -> impl Iterator<Item = &Container> {
-        self.containers.iter().chain(&self.injected)
+        self.containers.iter().chain(&*self.injected)
     }
 }
 

@@ -93,7 +93,7 @@ pub fn deployment(name: &str, replicas: u32, containers: Vec<Container>) -> Work
         kind: "Deployment".into(),
         name: name.into(),
         replicas: Some(replicas),
-        containers,
+        containers: containers.into(),
         ..Workload::default()
     }
 }

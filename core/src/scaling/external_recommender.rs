@@ -41,7 +41,6 @@ pub struct RecommendContext<'a> {
     /// The name of the cluster; may be empty.
     pub cluster: &'a str,
     pub scale: Scale,
-    /// Number of pods that count as ready.
     pub ready_pods: u32,
 }
 

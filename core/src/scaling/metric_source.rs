@@ -26,7 +26,6 @@ pub enum MetricSourceType {
 /// Why a metric is not available. An unavailable metric is never treated as zero.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MetricError {
-    /// The request failed, or the response is an error.
     #[error("{0}")]
     Failed(String),
     #[error("no metrics returned from {0} metrics API")]
@@ -64,11 +63,8 @@ pub enum MetricValue {
         /// When it was sampled, if the source reports it.
         at: Option<Time>,
     },
-    /// The usage of each pod.
     Usage {
-        /// The usage by pod name.
         usage: Usage,
-        /// Whether the resource is CPU.
         is_cpu: bool,
         /// When the oldest value was sampled, if the source reports it.
         at: Option<Time>,

@@ -28,7 +28,6 @@ pub use restriction::Restriction;
 pub use scale_decision::{MetricBounds, MetricDecision, Position, ScaleDecision, UnknownMetric};
 pub use scale_outcome::{Event, STATUS_UPDATE_FAILED, ScaleOutcome};
 
-/// The replicas of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scale {
     /// `spec.replicas` of the scale subresource.

@@ -32,7 +32,6 @@ pub struct Pod {
     pub ready: Option<(bool, Time)>,
     /// When the kubelet accepted the pod.
     pub started: Option<Time>,
-    /// Whether the pod is being deleted.
     pub terminating: bool,
     /// Whether the kubelet has not actuated all requests of the spec yet.
     pub resizing: bool,
@@ -64,7 +63,6 @@ pub struct ReadinessPolicy<'a> {
     pub pending_counts_for: Duration,
     /// How long the CPU usage of a pod is ignored after it became ready.
     pub starting_ignored_for: Duration,
-    /// The percentage of pods that have to be ready.
     pub min_ready_percent: i32,
     pub now: Time,
     /// Which of upstream's bugs are fixed.

@@ -19,11 +19,8 @@ pub enum Restriction {
     ForbiddenWindow,
     /// The value has not been outside its bounds for long enough.
     Delay,
-    /// The replicas are at the minimum.
     Min,
-    /// The replicas are at the maximum.
     Max,
-    /// The object is in dry-run mode.
     DryRun,
     /// The metrics that are needed are not available.
     MetricUnknown,
@@ -43,11 +40,9 @@ pub enum Restriction {
     StabilizedDown,
     /// The scale-up rate limits the change.
     ScaleUpLimit,
-    /// The scale-down rate limits the change.
     ScaleDownLimit,
     /// Some metrics failed, which blocks scaling down.
     PartialMetrics,
-    /// The scale cannot be read.
     NoScale,
     /// The scale's selector is missing or invalid.
     InvalidSelector,

@@ -19,7 +19,6 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDecision {
-    /// When it was made.
     pub at: Time,
     /// The replicas of the workload before; `None` if the scale cannot be read.
     pub current: Option<i32>,
@@ -55,9 +54,7 @@ pub struct MetricDecision {
     pub position: Option<Position>,
     /// Since when it is at this position, or not available.
     pub since: Option<Time>,
-    /// The replicas proposed by this metric.
     pub proposal: Option<i32>,
-    /// Whether its proposal won.
     pub is_chosen: bool,
     /// Why the metric is not available.
     pub unknown: Option<UnknownMetric>,

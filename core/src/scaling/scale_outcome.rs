@@ -3,13 +3,11 @@
 /// Event reason for a failed status update.
 pub const STATUS_UPDATE_FAILED: &str = "FailedUpdateStatus";
 
-/// The outcome of a decided change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleOutcome {
     NoChange,
     /// The change is about to be sent, and has to be recorded first.
     Pending,
-    /// The change was applied.
     Done,
     /// The change was skipped in dry-run mode.
     DryRun,
@@ -17,7 +15,6 @@ pub enum ScaleOutcome {
     Failed(String),
 }
 
-/// An event to emit for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Whether the type is `Warning` rather than `Normal`.

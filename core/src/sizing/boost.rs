@@ -12,7 +12,7 @@ use super::{
     sizing_spec::{ContainerPolicies, SizingSpec},
 };
 use crate::api::{
-    ResourceList, ResourceName,
+    ResourceList,
     vpa::{ContainerPolicy, StartupBoost},
 };
 
@@ -37,12 +37,7 @@ pub(crate) fn or_empty<'de, D: serde::Deserializer<'de>>(
 impl OriginalResources {
     /// Returns the CPU and memory of a spec.
     pub fn from_resources(spec: &Resources) -> Self {
-        let known = |list: &ResourceList| {
-            ResourceList::cpu_and_memory(
-                list.get(&ResourceName::Cpu),
-                list.get(&ResourceName::Memory),
-            )
-        };
+        let known = |list: &ResourceList| ResourceList::cpu_and_memory(list.cpu(), list.memory());
         Self { requests: known(spec.requests()), limits: known(spec.limits()) }
     }
 

@@ -7,25 +7,19 @@ use serde_json::{Map, Value};
 
 use super::{pod::Resources, sized_container::SizedContainer};
 
+/// Adds or replaces a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "op", rename = "add")]
 pub struct Operation {
-    pub op: Op,
     /// The JSON pointer to the target.
     pub path: String,
     /// The value. Always serialized, even where it has no meaning, as upstream does.
     pub value: Value,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Op {
-    /// Adds or replaces a value.
-    Add,
-}
-
 impl Operation {
     pub fn add(path: impl Into<String>, value: impl Into<Value>) -> Self {
-        Self { op: Op::Add, path: path.into(), value: value.into() }
+        Self { path: path.into(), value: value.into() }
     }
 }
 

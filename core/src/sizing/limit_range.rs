@@ -61,17 +61,16 @@ impl MergedLimitRange {
     /// the name of their LimitRange to make it deterministic.
     pub fn merge(kind: LimitType, items: &[LimitRangeItem]) -> Option<Self> {
         let mut merged = Self::default();
+        // The later one if both are equal, because its format may differ.
+        let smaller = |known, other: Quantity| other.min(known);
         for item in items.iter().filter(|item| item.kind == kind) {
             if let Some(default) = &item.default {
                 merged.default.clone_from(default);
             }
-            merge_lists(&mut merged.max, item.max.as_ref(), smaller);
-            merge_lists(&mut merged.min, item.min.as_ref(), larger);
-            merge_lists(
-                &mut merged.max_limit_request_ratio,
-                item.max_limit_request_ratio.as_ref(),
-                smaller,
-            );
+            let list = |list: &Option<ResourceList>| list.clone().unwrap_or_default();
+            merged.max.merge(&list(&item.max), smaller);
+            merged.min.merge(&list(&item.min), Ord::max);
+            merged.max_limit_request_ratio.merge(&list(&item.max_limit_request_ratio), smaller);
         }
         Some(merged).filter(|merged| *merged != Self::default())
     }
@@ -95,26 +94,6 @@ impl MergedLimitRange {
     pub fn max_limit_request_ratio(&self, resource: &ResourceName) -> Option<Quantity> {
         self.max_limit_request_ratio.get(resource).filter(|amount| !amount.is_zero())
     }
-}
-
-fn merge_lists(
-    into: &mut ResourceList,
-    from: Option<&ResourceList>,
-    pick: fn(Quantity, Quantity) -> Quantity,
-) {
-    for (resource, amount) in from.into_iter().flat_map(ResourceList::iter) {
-        let amount = into.get(resource).map_or(amount, |known| pick(known, amount));
-        into.insert(resource.clone(), amount);
-    }
-}
-
-/// Returns the later one if both are equal, because its format may differ.
-fn smaller(known: Quantity, other: Quantity) -> Quantity {
-    if known < other { known } else { other }
-}
-
-fn larger(known: Quantity, other: Quantity) -> Quantity {
-    if known > other { known } else { other }
 }
 
 impl NamespaceLimitRanges {

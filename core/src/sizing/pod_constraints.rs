@@ -31,13 +31,11 @@ impl CappedContainer<'_> {
     /// Applies the target, and the limits that follow from it, to the resources of a spec.
     pub fn resources(&self, spec: &Resources) -> Resources {
         let mut resources = spec.clone();
-        let requests = resources.requests.get_or_insert_default();
-        for (resource, amount) in self.recommendation.target.iter() {
-            requests.insert(resource.clone(), amount);
-        }
+        let target = &self.recommendation.target;
+        resources.requests.get_or_insert_default().merge(target, |_, amount| amount);
         for resource in [ResourceName::Cpu, ResourceName::Memory] {
             if let (Some(limit), _) =
-                self.bounds.limit_for_request(&resource, self.recommendation.target.get(&resource))
+                self.bounds.limit_for_request(&resource, target.get(&resource))
             {
                 resources.limits.get_or_insert_default().insert(resource, limit);
             }

@@ -1,5 +1,7 @@
 //! The total requests and limits of a pod, as the API server counts them against ResourceQuotas and LimitRanges.
 
+use std::ops::Add;
+
 use super::{
     lookup::first_by_key,
     pod::{Container, ContainerRef, ContainerType, Pod, Resources},
@@ -31,11 +33,8 @@ pub fn resized_containers<'a>(pod: &'a Pod, sizes: &[SizedContainer]) -> Vec<Res
         let size = by_ref.get(&container_ref);
         let mut resources =
             size.map_or_else(|| container.spec.clone(), |size| size.apply_to(&container.spec));
-        for (resource, limit) in resources.limits.iter().flat_map(ResourceList::iter) {
-            let requests = resources.requests.get_or_insert_default();
-            if requests.get(resource).is_none() {
-                requests.insert(resource.clone(), limit);
-            }
+        if let Some(limits) = resources.limits.as_ref().filter(|limits| !limits.is_empty()) {
+            resources.requests.get_or_insert_default().merge(limits, |request, _| request);
         }
         ResizedContainer { container, resources }
     };
@@ -54,21 +53,21 @@ impl PodTotals {
                 let list = pick(resources);
                 if container.container_type == ContainerType::Init {
                     let mut needed = sidecars.clone();
-                    add(&mut needed, list);
-                    raise_to(&mut starting, &needed);
+                    needed.merge(list, Add::add);
+                    starting.merge(&needed, Ord::max);
                 } else {
-                    add(&mut running, list);
+                    running.merge(list, Add::add);
                     if container.container_type == ContainerType::Sidecar {
-                        add(&mut sidecars, list);
+                        sidecars.merge(list, Add::add);
                     }
                 }
             }
-            raise_to(&mut running, &starting);
+            running.merge(&starting, Ord::max);
             running
         };
         let mut totals =
             Self { requests: sum(Resources::requests), limits: sum(Resources::limits) };
-        add(&mut totals.requests, &pod.overhead);
+        totals.requests.merge(&pod.overhead, Add::add);
         for (resource, amount) in pod.overhead.iter() {
             // Overhead adds to a limit, but does not create one.
             if let Some(limit) = totals.limits.get(resource) {
@@ -76,17 +75,5 @@ impl PodTotals {
             }
         }
         totals
-    }
-}
-
-fn add(to: &mut ResourceList, list: &ResourceList) {
-    for (resource, amount) in list.iter() {
-        to.insert(resource.clone(), to.get(resource).map_or(amount, |known| known + amount));
-    }
-}
-
-fn raise_to(to: &mut ResourceList, list: &ResourceList) {
-    for (resource, amount) in list.iter() {
-        to.insert(resource.clone(), to.get(resource).map_or(amount, |known| known.max(amount)));
     }
 }

@@ -42,8 +42,8 @@ impl SizedContainer {
     pub fn apply_to(&self, spec: &Resources) -> Resources {
         let mut spec = spec.clone();
         for (new, old) in [(&self.requests, &mut spec.requests), (&self.limits, &mut spec.limits)] {
-            for (resource, amount) in new.iter() {
-                old.get_or_insert_default().insert(resource.clone(), amount);
+            if !new.is_empty() {
+                old.get_or_insert_default().merge(new, |_, amount| amount);
             }
         }
         spec

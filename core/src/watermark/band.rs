@@ -2,7 +2,6 @@
 
 use crate::scaling::{MetricBounds, Milli, Position};
 
-/// The watermarks of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Band {
     /// Below this, replicas are removed.

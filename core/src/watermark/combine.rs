@@ -40,19 +40,9 @@ pub struct MetricEvaluation {
     pub label: String,
     pub name: String,
     pub band: Option<Band>,
-    pub result: Result<ReplicaProposal, MetricError>,
+    pub result: Result<Proposal, MetricError>,
     /// Whether this metric's proposal won.
     pub is_chosen: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ReplicaProposal {
-    /// The replicas computed from the value.
-    pub proposal: Proposal,
-    /// Number of pods that counted as ready.
-    pub ready_pods: u32,
-    /// Whether the value is zero and was ignored (`tolerateZero` is off).
-    pub is_ignored_zero: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -87,7 +77,6 @@ pub enum ProposalError {
     /// Scaling is blocked by a monitor or an alert.
     #[error("{0}")]
     Blocked(String),
-    /// A metric is not available.
     #[error("{whose}: {cause}")]
     Metric {
         /// Index of the metric in the spec.
@@ -116,7 +105,6 @@ impl ProposalError {
 #[derive(Clone, Copy, Debug)]
 pub struct EvaluationContext<'a> {
     pub rules: &'a EffectiveSpec,
-    /// How ready pods are counted.
     pub readiness: ReadinessPolicy<'a>,
     /// The target's selector, for messages.
     pub selector: &'a str,
@@ -143,17 +131,16 @@ impl EvaluationContext<'_> {
         for (index, source) in sources.iter().enumerate() {
             let outcome = self.evaluate(source);
             match &outcome {
-                Ok(metric_proposal) => {
-                    let proposal = &metric_proposal.proposal;
+                Ok(proposal) => {
                     combined.is_above |= proposal.position == Position::Above;
                     combined.is_below |= proposal.position == Position::Below;
-                    if !metric_proposal.is_ignored_zero {
+                    if !proposal.is_ignored_zero {
                         combined.convergence = Some(proposal.convergence);
                     }
                     // A proposal of zero never wins over a later one.
                     if combined.replicas == 0 || proposal.replicas > combined.replicas {
                         combined.replicas = proposal.replicas;
-                        combined.ready_pods = metric_proposal.ready_pods;
+                        combined.ready_pods = proposal.ready_pods;
                         combined.metric_name.clone_from(&source.name);
                         combined.reason = recommender_reason(source);
                         chosen = Some(index);
@@ -188,7 +175,7 @@ impl EvaluationContext<'_> {
         (evaluations, Ok(combined))
     }
 
-    fn evaluate(&self, source: &MetricInput) -> Result<ReplicaProposal, MetricError> {
+    fn evaluate(&self, source: &MetricInput) -> Result<Proposal, MetricError> {
         let value = source.value.clone()?;
         if let Some(at) =
             value.sampled_at().filter(|at| self.oldest_sample.is_some_and(|oldest| *at < oldest))
@@ -198,11 +185,7 @@ impl EvaluationContext<'_> {
         if let MetricValue::Usage { usage, is_cpu, .. } = &value {
             let (sum, ready) = self.readiness.total_usage(self.pods, *is_cpu, usage)?;
             let band = source.band.ok_or(MetricError::NotANumber)?;
-            return Ok(ReplicaProposal {
-                proposal: self.proposal_input(ready).propose(sum, &band),
-                ready_pods: ready,
-                is_ignored_zero: false,
-            });
+            return Ok(self.proposal_input(ready).propose(sum, &band));
         }
         if let Some(proposal) = self.propose_around_zero(&value) {
             return Ok(proposal);
@@ -215,20 +198,15 @@ impl EvaluationContext<'_> {
             MetricValue::Usage { .. } => false,
         };
         if is_zero && !self.rules.tolerates_zero {
-            return Ok(ReplicaProposal {
-                proposal: self.propose_for_zero(ready),
-                ready_pods: ready,
-                is_ignored_zero: true,
-            });
+            return Ok(self.propose_for_zero(ready));
         }
-        let proposal = match &value {
+        match &value {
             MetricValue::Sum { sum, .. } => {
-                input.propose(*sum, &source.band.ok_or(MetricError::NotANumber)?)
+                Ok(input.propose(*sum, &source.band.ok_or(MetricError::NotANumber)?))
             }
-            MetricValue::Recommendation(advice) => input.propose_recommendation(advice),
-            MetricValue::Usage { .. } => return Err(MetricError::NotANumber),
-        };
-        Ok(ReplicaProposal { proposal, ready_pods: ready, is_ignored_zero: false })
+            MetricValue::Recommendation(advice) => Ok(input.propose_recommendation(advice)),
+            MetricValue::Usage { .. } => Err(MetricError::NotANumber),
+        }
     }
 
     fn proposal_input(&self, ready_pods: u32) -> ProposalInput<'_> {
@@ -237,7 +215,7 @@ impl EvaluationContext<'_> {
     }
 
     /// With scale to zero, a value of zero proposes no replicas, and any other value one replica if there is none.
-    fn propose_around_zero(&self, metric_value: &MetricValue) -> Option<ReplicaProposal> {
+    fn propose_around_zero(&self, metric_value: &MetricValue) -> Option<Proposal> {
         let value = match metric_value {
             MetricValue::Sum { sum, .. } => *sum,
             MetricValue::Recommendation(advice) => Milli::from(advice.replicas) * 1000,
@@ -249,11 +227,9 @@ impl EvaluationContext<'_> {
             (0, _) => (1, Position::Above),
             _ => return None,
         };
-        let convergence = Convergence::Outside(position);
-        let value = value.max(0);
-        let proposal =
-            Proposal { replicas, position, value: value as f64, utilization: value, convergence };
-        Some(ReplicaProposal { proposal, ready_pods: 0, is_ignored_zero: false })
+        let (convergence, value) = (Convergence::Outside(position), value.max(0));
+        let input = self.proposal_input(0);
+        Some(input.proposal((replicas, convergence), position, value as f64, value))
     }
 
     /// An ignored zero proposes the current replicas. Upstream proposes the number of ready pods.
@@ -263,13 +239,9 @@ impl EvaluationContext<'_> {
         } else {
             i32::try_from(ready).unwrap_or(i32::MAX)
         };
-        Proposal {
-            replicas,
-            position: Position::Inside,
-            value: 0.0,
-            utilization: 0 as Milli,
-            convergence: Convergence::Off,
-        }
+        let input = self.proposal_input(ready);
+        let kept = input.proposal((replicas, Convergence::Off), Position::Inside, 0.0, 0);
+        Proposal { is_ignored_zero: true, ..kept }
     }
 
     fn proposal_error(

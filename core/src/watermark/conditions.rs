@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::types::Time;
 
 use super::{
-    cooldown::{Backoff, StateSince},
+    cooldown::{CooldownRemaining, StateSince},
     pending_scale::{INDETERMINATE, PENDING},
     propose::{ConvergeTowards, Convergence},
 };
@@ -25,9 +25,7 @@ pub enum ConditionType {
     ScalingLimited,
     /// The object is in dry-run mode, so that no replicas are changed.
     DryRun,
-    /// A metric is above its band.
     AboveHighWatermark,
-    /// A metric is below its band.
     BelowLowWatermark,
     /// Replicas are stepped towards a watermark.
     ConvergeToWatermark,
@@ -76,7 +74,6 @@ fn truncated(mut message: String) -> String {
 }
 
 impl ConditionUpdate {
-    /// A condition with its reason and message.
     pub fn new(
         condition_type: ConditionType,
         holds: bool,
@@ -99,7 +96,6 @@ impl ConditionUpdate {
         Self::new(ConditionType::AbleToScale, false, INDETERMINATE, message)
     }
 
-    /// Whether the object is in dry-run mode.
     pub fn dry_run(is_on: bool) -> Self {
         let (reason, message) = if is_on {
             ("DryRun mode enabled", "Scaling changes won't be applied")
@@ -109,7 +105,6 @@ impl ConditionUpdate {
         Self::new(ConditionType::DryRun, is_on, reason, message)
     }
 
-    /// Whether a metric is above its band.
     pub fn above_high_watermark(holds: bool) -> Self {
         let message = "Allow upscaling if the value stays over the Watermark";
         Self::new(ConditionType::AboveHighWatermark, holds, "Value above High Watermark", message)
@@ -127,20 +122,18 @@ impl ConditionUpdate {
         Self::new(ConditionType::AbleToScale, true, PENDING, message)
     }
 
-    /// Which forbidden windows are open.
-    pub fn backoff(backoff: Backoff) -> Self {
-        let (reason, which) = match backoff {
-            Backoff::Downscale => ("BackoffDownscale", "within the downscale forbidden window"),
-            Backoff::Upscale => ("BackoffUpscale", "within the upscale forbidden window"),
-            Backoff::Both => {
-                ("BackoffBoth", "within both the downscale and upscale forbidden windows")
-            }
+    /// Which forbidden windows are open; `None` if none is.
+    pub fn backoff(remaining: CooldownRemaining) -> Option<Self> {
+        let (reason, which) = match (remaining.up > 0.0, remaining.down > 0.0) {
+            (true, true) => ("BackoffBoth", "both the downscale and upscale forbidden windows"),
+            (true, false) => ("BackoffUpscale", "the upscale forbidden window"),
+            (false, true) => ("BackoffDownscale", "the downscale forbidden window"),
+            (false, false) => return None,
         };
-        let message = format!("the time since the previous scale is still {which}");
-        Self::new(ConditionType::AbleToScale, false, reason, message)
+        let message = format!("the time since the previous scale is still within {which}");
+        Some(Self::new(ConditionType::AbleToScale, false, reason, message))
     }
 
-    /// The result of converging towards a watermark.
     pub fn convergence(convergence: Convergence) -> Self {
         const HIGH: &str = "Allow downscaling to converge to the High Watermark";
         const LOW: &str = "Allow upscaling to converge to the Low Watermark";

@@ -9,23 +9,13 @@ use crate::{
     types::compat::{Fix, Fixes},
 };
 
-/// The direction of a change of replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum ScaleDirection {
-    /// Replicas are added.
+    #[strum(serialize = "upscale")]
     Up,
-    /// Replicas are removed.
+    #[strum(serialize = "downscale")]
     Down,
-}
-
-impl ScaleDirection {
-    /// The label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Up => "upscale",
-            Self::Down => "downscale",
-        }
-    }
 }
 
 /// A state, and when it last changed.
@@ -36,7 +26,6 @@ pub struct StateSince {
     pub at: Time,
 }
 
-/// The inputs of the cooldown check.
 #[derive(Clone, Copy, Debug)]
 pub struct Cooldown {
     /// When replicas were last changed.
@@ -49,9 +38,7 @@ pub struct Cooldown {
     pub upscale_delay: Duration,
     /// How long metrics have to be below their bands before replicas are removed.
     pub downscale_delay: Duration,
-    /// Whether a metric is above its band.
     pub above: StateSince,
-    /// Whether a metric is below its band.
     pub below: StateSince,
     /// Whether all metrics are inside their bands, so that delays do not apply.
     pub is_stable: bool,
@@ -96,29 +83,6 @@ pub struct CooldownRemaining {
     pub up: f64,
     /// Until replicas may be removed.
     pub down: f64,
-}
-
-/// Which forbidden windows are open, in upstream's terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Backoff {
-    /// No replicas may be removed.
-    Downscale,
-    /// No replicas may be added.
-    Upscale,
-    /// Replicas may be neither added nor removed.
-    Both,
-}
-
-impl CooldownRemaining {
-    /// The open windows; `None` if none is open.
-    pub fn backoff(&self) -> Option<Backoff> {
-        match (self.up > 0.0, self.down > 0.0) {
-            (true, true) => Some(Backoff::Both),
-            (true, false) => Some(Backoff::Upscale),
-            (false, true) => Some(Backoff::Downscale),
-            (false, false) => None,
-        }
-    }
 }
 
 impl Cooldown {

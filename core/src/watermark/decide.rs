@@ -26,7 +26,6 @@ pub(super) const SCALING_DISABLED: &str = "ScalingDisabled";
 pub enum ForcedReason {
     /// The replicas exceed the maximum.
     AboveMax,
-    /// The replicas are below the minimum.
     BelowMin,
     NoPods,
 }
@@ -62,11 +61,8 @@ pub struct Decision {
     /// The proposal within its limits.
     pub limited: Option<LimitedReplicas>,
     pub cooldown: Option<CooldownResult>,
-    /// The change to apply, if any.
     pub change: Option<ReplicaChange>,
-    /// The desired replicas after this decision.
     pub desired: i32,
-    /// The conditions to set, in order.
     pub conditions: Vec<ConditionUpdate>,
     pub record: ScaleDecision,
 }
@@ -76,7 +72,6 @@ pub struct DecisionInput<'a> {
     pub context: EvaluationContext<'a>,
     /// Its metrics, with the results of fetching them.
     pub metrics: &'a [MetricInput],
-    /// Why scaling is blocked, if it is.
     pub blocked_reason: Option<&'a str>,
     /// Why no replicas are removed, while pods are updated.
     pub removal_hold: Option<RemovalHold>,
@@ -155,9 +150,7 @@ impl DecisionInput<'_> {
         let (from, to) = (decision.scale.spec_replicas, limited.replicas);
         decision.limited = Some(limited);
         let result = cooldown.check(from, to);
-        if let Some(backoff) = result.remaining.and_then(|remaining| remaining.backoff()) {
-            decision.conditions.push(ConditionUpdate::backoff(backoff));
-        }
+        decision.conditions.extend(result.remaining.and_then(ConditionUpdate::backoff));
         decision.cooldown = Some(result);
         if let Some(change) = self.forced_change(decision) {
             decision.desired = change.to;
@@ -309,7 +302,7 @@ impl Decision {
     /// recommender's bounds is being followed.
     pub fn is_within_bounds(&self) -> bool {
         let is_followed = |row: &MetricEvaluation| {
-            let convergence = row.result.as_ref().map(|metric| metric.proposal.convergence);
+            let convergence = row.result.as_ref().map(|proposal| proposal.convergence);
             matches!(convergence, Ok(Convergence::Outside(_)))
         };
         self.proposal.as_ref().is_ok_and(CombinedProposal::is_stable)

@@ -21,7 +21,6 @@ pub struct MetricRequestBuilder<'a> {
     pub annotations: &'a BTreeMap<String, String>,
     /// With [`Compat::Upstream`] no annotation is read.
     pub compat: Compat,
-    /// Whether a Prometheus server is configured.
     pub has_prometheus: bool,
     pub ready_pods: &'a Result<u32, PodsNotReady>,
 }
@@ -99,7 +98,6 @@ pub fn queried_metric(annotation: &str) -> Option<&str> {
     QUERY.metric_of(annotation)
 }
 
-/// Builds the request to the recommender of an object.
 pub fn recommender_request(
     spec: &WatermarkPodAutoscalerSpec,
     recommender: &RecommenderSpec,

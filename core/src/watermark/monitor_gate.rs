@@ -8,7 +8,6 @@ use crate::scaling::Alert;
 /// Annotation that requires the DatadogMonitor of the same name to be OK.
 pub const ENABLED_ANNOTATION: &str = "wpa.datadoghq.com/lifecycle-control.enabled";
 
-/// The result of reading a monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Monitor {
     State(String),

@@ -37,7 +37,6 @@ pub struct ProposalInput<'a> {
     pub rules: &'a EffectiveSpec,
     /// The current `spec.replicas` of the target.
     pub spec_replicas: i32,
-    /// Number of pods that count as ready.
     pub ready_pods: u32,
     /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
@@ -55,6 +54,10 @@ pub struct Proposal {
     pub utilization: Milli,
     /// The result of converging towards a watermark.
     pub convergence: Convergence,
+    /// Number of pods that counted as ready.
+    pub ready_pods: u32,
+    /// Whether the value is zero and was ignored (`tolerateZero` is off).
+    pub is_ignored_zero: bool,
 }
 
 impl ProposalInput<'_> {
@@ -87,7 +90,7 @@ impl ProposalInput<'_> {
             }
             Position::Inside => self.converge(sum, value, band),
         };
-        Proposal { replicas, position, value, utilization: value as Milli, convergence }
+        self.proposal((replicas, convergence), position, value, value as Milli)
     }
 
     /// Ready pods times the utilization of each. For an average metric this is the sum itself, which avoids the rounding of
@@ -134,7 +137,26 @@ impl ProposalInput<'_> {
             _ => Position::Inside,
         };
         let utilization = (response.observed_target * 1000.0) as Milli;
-        Proposal { replicas, position, value: utilization as f64, utilization, convergence }
+        self.proposal((replicas, convergence), position, utilization as f64, utilization)
+    }
+
+    pub(super) fn proposal(
+        &self,
+        (replicas, convergence): (i32, Convergence),
+        position: Position,
+        value: f64,
+        utilization: Milli,
+    ) -> Proposal {
+        let ready_pods = self.ready_pods;
+        Proposal {
+            replicas,
+            position,
+            value,
+            utilization,
+            convergence,
+            ready_pods,
+            is_ignored_zero: false,
+        }
     }
 
     /// The proposal while the metric is between the watermarks.

@@ -79,12 +79,12 @@ fn metric_decision(row: &MetricEvaluation) -> MetricDecision {
     MetricDecision {
         label: row.label.clone(),
         name: row.name.clone(),
-        value: found.map(|found| found.proposal.value),
+        value: found.map(|found| found.value),
         is_ignored: found.is_some_and(|found| found.is_ignored_zero),
         bounds: row.band.map(|band| band.bounds()),
-        position: found.map(|found| found.proposal.position),
+        position: found.map(|found| found.position),
         since: None,
-        proposal: found.map(|found| found.proposal.replicas),
+        proposal: found.map(|found| found.replicas),
         is_chosen: row.is_chosen,
         unknown: row
             .result

@@ -24,9 +24,7 @@ pub enum LimitHit {
     DownscaleRate,
     /// The proposal adds too many replicas at once.
     UpscaleRate,
-    /// The proposal is below the minimum.
     BelowMin,
-    /// The proposal is above the maximum.
     AboveMax,
     /// No minimum is set, and the proposal is below one.
     BelowOne,

@@ -14,12 +14,9 @@ use crate::{
     },
 };
 
-/// The default tolerance: 10 %.
 const DEFAULT_TOLERANCE: Quantity = Quantity::from_milli(100, Format::DecimalSi);
-/// The default percentages.
 const DEFAULT_UPSCALE_PERCENT: Quantity = Quantity::from_units(50, Format::DecimalSi);
 const DEFAULT_DOWNSCALE_PERCENT: Quantity = Quantity::from_units(20, Format::DecimalSi);
-/// The default forbidden windows, in seconds.
 const DEFAULT_UPSCALE_WINDOW: i32 = 60;
 const DEFAULT_DOWNSCALE_WINDOW: i32 = 300;
 const ABSOLUTE: &str = "absolute";
@@ -46,11 +43,9 @@ pub struct EffectiveSpec {
     pub modulo: i32,
     /// The watermark to converge to while metrics are between the watermarks.
     pub converge_towards: Option<ConvergeTowards>,
-    /// Whether the object is in dry-run mode.
     pub dry_run: bool,
     /// Whether a metric value of zero counts.
     pub tolerates_zero: bool,
-    /// The percentage of pods that have to be ready.
     pub min_ready_percent: i32,
     /// How long a new pod may take to become ready.
     pub readiness_delay: Duration,
@@ -114,12 +109,10 @@ impl EffectiveSpec {
         Self { options, ..self }
     }
 
-    /// Whether the target may be scaled to zero.
     pub const fn may_be_zero(&self) -> bool {
         self.options.scale_to_zero
     }
 
-    /// How ready pods of the target are counted.
     pub fn readiness_policy<'a>(
         &self,
         target: NamespacedName<'a>,

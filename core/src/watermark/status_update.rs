@@ -19,21 +19,18 @@ use crate::{
     },
 };
 
-/// Builds the status and events of one object.
-#[derive(Clone, Copy, Debug)]
-pub struct StatusBuilder<'a> {
-    pub spec: &'a WatermarkPodAutoscalerSpec,
-    pub namespace: &'a str,
-    /// The compatibility mode.
+#[derive(Clone, Debug)]
+pub struct StatusBuilder {
+    pub spec: WatermarkPodAutoscalerSpec,
+    pub namespace: String,
     pub compat: Compat,
     /// A pass without a change sets a condition instead of emitting an event.
     pub skips_idle_events: bool,
-    pub now: Time,
     /// Which of upstream's bugs are fixed.
     pub fixes: Fixes,
 }
 
-impl StatusBuilder<'_> {
+impl StatusBuilder {
     /// The status after a decision. Plimsoll sets each condition once, with its final value, so that an unchanged condition
     /// keeps its transition time. Upstream also writes intermediate values.
     pub fn status(
@@ -41,6 +38,7 @@ impl StatusBuilder<'_> {
         before: &WatermarkPodAutoscalerStatus,
         decision: &Decision,
         outcome: &ScaleOutcome,
+        now: Time,
     ) -> WatermarkPodAutoscalerStatus {
         let mut status = before.clone();
         let mut updates = decision.conditions.clone();
@@ -51,13 +49,12 @@ impl StatusBuilder<'_> {
                 .iter()
                 .all(|later| later.condition_type != update.condition_type);
             if is_last || self.compat == Compat::Upstream {
-                conditions::set_condition(&mut status, update, self.now);
+                conditions::set_condition(&mut status, update, now);
             }
         }
         status.current_replicas = decision.scale.status_replicas;
         // Clients of upstream do not know the field, and it would change the status with every reconcile.
-        status.decision =
-            (self.compat == Compat::Plimsoll).then(|| decision.record.status(self.now));
+        status.decision = (self.compat == Compat::Plimsoll).then(|| decision.record.status(now));
         if decision.proposal.is_err() && decision.change.is_none()
             || matches!(outcome, ScaleOutcome::Failed(_))
         {
@@ -66,7 +63,7 @@ impl StatusBuilder<'_> {
         status.desired_replicas = decision.desired;
         let is_forced = decision.change.as_ref().is_some_and(|change| change.forced.is_some());
         if decision.proposal.is_ok() && !is_forced {
-            status.current_metrics = metric_statuses(self.spec, &decision.metrics);
+            status.current_metrics = metric_statuses(&self.spec, &decision.metrics);
         }
         let starts_cooldown = match outcome {
             ScaleOutcome::Done | ScaleOutcome::Pending => true,
@@ -74,7 +71,7 @@ impl StatusBuilder<'_> {
             ScaleOutcome::NoChange | ScaleOutcome::Failed(_) => false,
         };
         if starts_cooldown {
-            status.last_scale_time = Some(conditions::to_timestamp(self.now));
+            status.last_scale_time = Some(conditions::to_timestamp(now));
             status.scaling_events_count = status.scaling_events_count.saturating_add(1);
         }
         status
@@ -185,7 +182,7 @@ fn metric_statuses(
     rows: &[MetricEvaluation],
 ) -> Vec<MetricStatus> {
     let statuses = rows.iter().enumerate().filter_map(|(index, row)| {
-        let value = row.result.as_ref().ok()?.proposal.utilization;
+        let value = row.result.as_ref().ok()?.utilization;
         let value = Quantity::from_milli(value, Format::DecimalSi);
         Some(metric_status(row, spec.metrics.get(index), value))
     });

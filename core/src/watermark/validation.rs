@@ -78,7 +78,6 @@ pub enum SpecError {
 }
 
 impl SpecError {
-    /// The condition to set on the object.
     pub fn condition(&self) -> ConditionUpdate {
         let message = format!("Invalid WPA specification: {self}");
         ConditionUpdate::new(ConditionType::AbleToScale, false, "FailedSpecCheck", message)
@@ -118,7 +117,6 @@ pub struct MetricBlock<'a> {
 }
 
 impl MetricBlock<'_> {
-    /// The `matchLabels` of the selector.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let labels = self.selector.and_then(|selector| selector.match_labels.as_ref());
         labels.into_iter().flatten().map(|(key, value)| (key.as_str(), value.as_str()))

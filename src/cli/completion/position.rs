@@ -141,7 +141,6 @@ impl<'a> Position<'a> {
         found
     }
 
-    /// Whether the word may be the path of a file.
     pub fn may_be_a_path(&self) -> bool {
         self.argument().is_some_and(|argument| {
             let names = argument.get_value_names().unwrap_or_default();
@@ -160,7 +159,6 @@ impl<'a> Position<'a> {
         Some(variable(known.get_env()?.to_str()?)).filter(|value| !value.is_empty())
     }
 
-    /// The argument whose value the word is.
     fn argument(&self) -> Option<&'a Arg> {
         match self.expected {
             Expected::Flag => None,

@@ -76,7 +76,6 @@ const POWERSHELL: &str = r"
 ";
 
 impl Shell {
-    /// The script that completes the program.
     pub fn script(self) -> String {
         let mut command = command();
         command.set_bin_name(PROGRAM);

@@ -25,19 +25,12 @@ use record::{Record, key};
 /// version of a reference is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray)]
 pub enum WellKnown {
-    /// `apps/DaemonSet`.
     DaemonSet,
-    /// `apps/Deployment`.
     Deployment,
-    /// `apps/ReplicaSet`.
     ReplicaSet,
-    /// `apps/StatefulSet`.
     StatefulSet,
-    /// `ReplicationController` of the core group.
     ReplicationController,
-    /// `batch/Job`.
     Job,
-    /// `batch/CronJob`.
     CronJob,
 }
 
@@ -85,7 +78,6 @@ pub enum Lookup<T = ControllerInfo> {
     NotSynced,
 }
 
-/// The controllers of the cluster, from watches.
 #[derive(Debug, Default)]
 pub struct ControllerCache {
     kinds: RwLock<Kinds>,

@@ -34,7 +34,6 @@ pub struct RecommenderPod {
     pub is_daemon_set_pod: bool,
     /// Whether it has terminated: its phase is `Succeeded` or `Failed`.
     pub is_finished: bool,
-    /// The startup boosts that it was created with, if any.
     pub startup_boost: Option<Box<PodStartupBoost>>,
 }
 

@@ -18,18 +18,15 @@ use plimsoll_core::scaling::{self, pod_readiness::Phase};
 
 /// What a kind of replica autoscaler stores of a pod.
 pub trait CachedPod: HasLabels + Send + 'static {
-    /// The pod as received from the watch.
     type Object: WatchableObject;
 
     /// What pods have in common, stored once.
     type Shared: Debug + Default + Send + 'static;
 
-    /// What to store of a pod.
     fn from_object(object: Self::Object, shared: &mut Self::Shared) -> Self;
     fn name(&self) -> Arc<str>;
     /// All owners of the pod, not only the controller.
     fn owners(&self) -> &[OwnerRef];
-    /// Whether the pod is ready and not terminating.
     fn is_ready(&self) -> bool;
 }
 

@@ -57,7 +57,6 @@ pub struct VpaIndex {
 /// The outcome of storing an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PutResult {
-    /// The object is new.
     New,
     /// The object was known; its spec or annotations may have changed.
     Changed {
@@ -71,7 +70,6 @@ pub enum PutResult {
 }
 
 impl VpaIndex {
-    /// An empty index for this scope.
     pub fn new(scope: NamespaceScope, recommender: &str) -> Self {
         Self {
             scope,
@@ -86,7 +84,6 @@ impl VpaIndex {
         }
     }
 
-    /// A list of VPAs begins.
     pub fn restart_vpas(&mut self) {
         self.namespaces.values_mut().for_each(|index| index.vpas.restart());
     }
@@ -199,7 +196,6 @@ impl VpaIndex {
         }
     }
 
-    /// A VPA of this recommender.
     pub fn vpa(&self, key: &ObjectKey) -> Option<&IndexedVpa> {
         self.namespaces.get(&key.namespace)?.vpa(&key.name)
     }
@@ -221,7 +217,6 @@ impl VpaIndex {
         index.is_some_and(|index| matches!(index.vpas.get(&*key.name), Some(None)))
     }
 
-    /// A list of pods begins.
     pub fn restart_pods(&mut self) {
         self.namespaces.values_mut().for_each(|index| index.pods.restart());
     }
@@ -336,7 +331,6 @@ impl VpaIndex {
         self.namespaces.values().flat_map(|index| index.pods.iter().map(|(_, entry)| &entry.pod))
     }
 
-    /// The current usage fetch contains this pod.
     pub fn record_pod_usage(&mut self, namespace: &str, pod: &str) {
         let index = self.namespaces.get_mut(namespace);
         if let Some(entry) = index.and_then(|index| index.pods.get_mut(pod)) {

@@ -49,7 +49,6 @@ pub struct UsageReport {
     pub malformed_examples: Vec<String>,
     /// The number of requests that failed or were truncated.
     pub failed: u64,
-    /// The first errors.
     pub failures: Vec<UsageError>,
 }
 

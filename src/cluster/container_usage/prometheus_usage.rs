@@ -121,7 +121,6 @@ fn is_too_large(error: &UsageError) -> bool {
     matches!(error, UsageError::Prometheus { failure: QueryError::TooLarge(_), .. })
 }
 
-/// The query parameters that all batches share.
 struct BatchQuery<'a> {
     client: PrometheusClient,
     schema: &'a Schema,

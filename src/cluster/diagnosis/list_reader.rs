@@ -15,7 +15,6 @@ use crate::cluster::{
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A resource and which of its objects to list.
 #[derive(Clone, Debug)]
 pub(crate) struct ListedResource {
     /// Group and version, such as `apps/v1`.

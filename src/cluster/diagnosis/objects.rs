@@ -91,7 +91,6 @@ pub(crate) async fn wpas(reader: &ListReader<'_>) -> Reading<Vec<ScalerFacts>> {
     reader.collect(&resource, reduce).await
 }
 
-/// The namespace and the name of an object.
 pub(super) fn names(metadata: ObjectMeta) -> [Box<str>; 2] {
     [metadata.namespace, metadata.name].map(|name| name.unwrap_or_default().into())
 }

@@ -118,7 +118,6 @@ pub(crate) async fn role_pods(
     (Ok(updaters), Ok(accounts))
 }
 
-/// Reviews the permissions of roles as their accounts.
 pub(crate) async fn rights(
     client: &Client,
     accounts: Reading<BTreeSet<RoleAccount>>,

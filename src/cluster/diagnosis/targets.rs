@@ -13,7 +13,6 @@ use serde::de::IgnoredAny;
 use super::ListReader;
 use crate::cluster::{paged_requests::version_path, path_segment::path_segment};
 
-/// The maximum number of targets that are requested.
 const MAX_REQUESTS: usize = 50;
 const CONCURRENT_REQUESTS: usize = 4;
 

@@ -1,6 +1,6 @@
 //! Leader election: acquires and renews a Lease, and keeps the fence open only while the Lease is certainly held.
 
-mod options;
+mod config;
 mod state;
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -21,7 +21,7 @@ use crate::cluster::{
     write::{WriteError, WriteStats, object_client::ObjectClient, stats::WriteKind},
 };
 
-pub use self::options::ElectionOptions;
+pub use self::config::ElectionConfig;
 use self::state::LeaseObservation;
 pub use self::state::{ElectionState, LeaderState};
 
@@ -34,7 +34,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub struct Election {
     lease: ObjectClient<Lease>,
-    options: ElectionOptions,
+    config: ElectionConfig,
+    /// Identity of this process; see [`identity`](election_rules::identity).
+    identity: String,
     fence: Fence,
     lease_lock: Arc<tokio::sync::Mutex<()>>,
     lease_annotation: Option<LeaseAnnotation>,
@@ -71,19 +73,21 @@ impl Election {
     /// A candidate that controls this fence. Does nothing before [`Self::run`].
     pub fn new(
         client: Client,
-        options: ElectionOptions,
+        config: ElectionConfig,
+        identity: String,
         fence: Fence,
         stats: Arc<WriteStats>,
     ) -> Self {
-        let leases = Api::namespaced(client, &options.namespace);
+        let leases = Api::namespaced(client, &config.namespace);
         // A whole attempt, with its requests, has a shorter limit.
-        let limit = options.renew_deadline;
-        let lease = ObjectClient::new(leases, &options.name, WriteKind::Lease, limit, stats);
+        let limit = config.renew_deadline;
+        let lease = ObjectClient::new(leases, &config.name, WriteKind::Lease, limit, stats);
         let initial =
             LeaseObservation { leader_state: LeaderState::Starting, holder: None, transitions: 0 };
         Self {
             lease,
-            options,
+            config,
+            identity,
             fence,
             lease_lock: Arc::default(),
             lease_annotation: None,
@@ -139,7 +143,7 @@ impl Election {
                     () = wait_until(self.may_lead.as_mut(), true) => {}
                 }
             }
-            let limit = self.options.renew_deadline / 2;
+            let limit = self.config.renew_deadline / 2;
             let started = Clocks::now();
             let result = {
                 let step = tokio::time::timeout(limit, self.try_acquire_or_renew());
@@ -177,7 +181,7 @@ impl Election {
     async fn step_down(&mut self) {
         self.fence.revoke();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, self.release()).await.is_err() {
-            tracing::warn!(lease = %self.options.name, "failed to release leader lease: request timed out");
+            tracing::warn!(lease = %self.config.name, "failed to release leader lease: request timed out");
         }
         self.set_leader_state(LeaderState::Standby);
     }
@@ -191,7 +195,7 @@ impl Election {
                 Some(sent) => return Ok(LeaseStep::Held(sent)),
                 // Another client wrote it. Read it again first.
                 None => {
-                    tracing::debug!(lease = %self.options.name, "leader lease was changed by another client");
+                    tracing::debug!(lease = %self.config.name, "leader lease was changed by another client");
                 }
             }
         }
@@ -206,8 +210,8 @@ impl Election {
             self.on_observed(lease);
         }
         // A Lease that was deleted still belongs to its holder, who does not know of the deletion yet.
-        let ElectionOptions { identity, lease_duration, .. } = &self.options;
-        let expires = self.observed.expires_at(identity, *lease_duration);
+        let (identity, lease_duration) = (&self.identity, self.config.lease_duration);
+        let expires = self.observed.expires_at(identity, lease_duration);
         if expires.is_some_and(|expires| now < expires) {
             return Ok(LeaseStep::NotHeld(expires));
         }
@@ -216,7 +220,7 @@ impl Election {
         } else if self.observed.held_by_other(identity) {
             // Another process may have acquired it since the last read, and still hold it. A process that has observed
             // another holder waits for as long as any holder may rely on the Lease.
-            let expires = *self.missing_since.get_or_insert(now) + *lease_duration;
+            let expires = *self.missing_since.get_or_insert(now) + lease_duration;
             if now < expires {
                 return Ok(LeaseStep::NotHeld(Some(expires)));
             }
@@ -227,16 +231,16 @@ impl Election {
 
     /// Creates the Lease, or replaces it if it is unchanged since it was read. `None` if another client has written it.
     async fn write_lease(&mut self, read: Option<&Lease>) -> Result<Option<Instant>, WriteError> {
-        let ElectionOptions { identity, lease_duration, .. } = &self.options;
+        let (identity, lease_duration) = (&self.identity, self.config.lease_duration);
         if read.is_none() {
             self.lease.ensure_can_create().await?;
         }
         let now = Clock::wall().now().into();
         let mut claimed = if let Some(read) = read {
-            election_rules::acquired_lease(read, identity, *lease_duration, now)
+            election_rules::acquired_lease(read, identity, lease_duration, now)
         } else {
             let metadata = self.lease.metadata();
-            election_rules::new_lease(metadata, identity, *lease_duration, now)
+            election_rules::new_lease(metadata, identity, lease_duration, now)
         };
         let annotation = self.lease_annotation.as_ref().and_then(|annotation| annotation());
         if let Some((key, text)) = annotation {
@@ -263,7 +267,7 @@ impl Election {
     /// Updates the fence from the result of an attempt. Returns how long to wait before the next one.
     fn on_step(&mut self, step: &LeaseStep, started: Clocks) -> Duration {
         let was_held = self.fence.is_granted();
-        let name = &self.options.name;
+        let name = &self.config.name;
         match step {
             LeaseStep::Held(sent) => {
                 if !self.may_lead() {
@@ -279,7 +283,7 @@ impl Election {
                     tracing::info!(lease = %name, "became leader");
                 }
                 self.set_leader_state(LeaderState::Leading);
-                self.options.retry_period
+                self.config.retry_period
             }
             LeaseStep::NotHeld(expires) => {
                 self.fence.revoke();
@@ -299,7 +303,7 @@ impl Election {
         if error.code() != Some(403) {
             return self.on_unreachable(&error.to_string());
         }
-        let ElectionOptions { name, namespace, .. } = &self.options;
+        let ElectionConfig { name, namespace, .. } = &self.config;
         let [create, get, update] = ["create", "get", "update"].map(|verb| self.lease.rule(verb));
         let message = format!(
             "not allowed to use leader Lease {namespace}/{name}, nothing is written: {}; \
@@ -313,7 +317,7 @@ impl Election {
     }
 
     fn on_unreachable(&mut self, why: &str) -> Duration {
-        let ElectionOptions { name, namespace, .. } = &self.options;
+        let ElectionConfig { name, namespace, .. } = &self.config;
         let message = format!("failed to get or update leader Lease {namespace}/{name}: {why}");
         if !matches!(self.observation.borrow().leader_state, LeaderState::Unreachable(_)) {
             tracing::warn!("{message}");
@@ -332,17 +336,17 @@ impl Election {
     /// How long after sending a renewal this process may write. Other processes wait for the whole lease duration from a
     /// later instant, so the two never overlap.
     fn grant_duration(&self) -> Duration {
-        self.options.renew_deadline.min(self.options.lease_duration.mul_f64(0.9))
+        self.config.renew_deadline.min(self.config.lease_duration.mul_f64(0.9))
     }
 
     fn poll_interval(&self) -> Duration {
-        (self.options.retry_period / 2).min(MAX_POLL_INTERVAL)
+        (self.config.retry_period / 2).min(MAX_POLL_INTERVAL)
     }
 
     /// How much of the time between two polls a standby counts as expired: less than the time between the expiry of the
     /// holder's fence and that of its Lease.
     fn unobserved_allowance(&self) -> Duration {
-        let margin = self.options.lease_duration.saturating_sub(self.grant_duration());
+        let margin = self.config.lease_duration.saturating_sub(self.grant_duration());
         self.poll_interval().mul_f64(1.0 + POLL_JITTER).min(margin / 2)
     }
 
@@ -356,19 +360,18 @@ impl Election {
                 Some(own) => Some(own),
                 None => self.lease.get().await.ok().flatten(),
             };
-            let held = lease
-                .filter(|lease| election_rules::holder(lease) == Some(&*self.options.identity));
+            let held = lease.filter(|lease| election_rules::holder(lease) == Some(&*self.identity));
             let Some(lease) = held else { return };
             let released = election_rules::released_lease(&lease, Clock::wall().now().into());
             match self.lease.replace(&released).await {
                 Ok(stored) => {
                     self.on_observed(&stored);
-                    tracing::info!(lease = %self.options.name, "released leader lease");
+                    tracing::info!(lease = %self.config.name, "released leader lease");
                     return;
                 }
                 Err(WriteError::Conflict(_)) => {}
                 Err(error) => {
-                    tracing::warn!(lease = %self.options.name, %error, "failed to release leader lease");
+                    tracing::warn!(lease = %self.config.name, %error, "failed to release leader lease");
                     return;
                 }
             }
@@ -382,11 +385,11 @@ impl Election {
             if observation.holder.as_deref() == holder && observation.transitions == transitions {
                 return false;
             }
-            let is_other = |holder: &&str| !holder.is_empty() && *holder != self.options.identity;
+            let is_other = |holder: &&str| !holder.is_empty() && *holder != self.identity;
             if observation.holder.as_deref() != holder
                 && let Some(leader) = holder.filter(is_other)
             {
-                tracing::info!(lease = %self.options.name, leader, "new leader elected");
+                tracing::info!(lease = %self.config.name, leader, "new leader elected");
             }
             (observation.holder, observation.transitions) = (holder.map(Arc::from), transitions);
             true

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use crate::cluster::leader::jitter;
 
-/// The record as a candidate has observed it.
 #[derive(Debug, Default)]
 pub(super) struct ObservedRecord {
     record: Option<LeaseSpec>,
@@ -123,7 +122,6 @@ pub(super) fn seconds(duration: Duration) -> i32 {
     i32::try_from(whole.max(1)).unwrap_or(i32::MAX)
 }
 
-/// The hostname of this machine or pod.
 pub fn hostname() -> String {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();

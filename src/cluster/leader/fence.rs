@@ -109,7 +109,6 @@ impl Fence {
         self.state.send_modify(|state| state.grant = Grant::Revoked);
     }
 
-    /// Whether a write may start now.
     pub fn is_granted(&self) -> bool {
         self.term().is_some()
     }

@@ -45,7 +45,7 @@ pub enum HeartbeatResult {
 /// Writes the heartbeat of one recommender, or of one shard of it.
 #[derive(Debug)]
 pub struct Heartbeat {
-    lease: ObjectClient<Lease>,
+    pub(crate) lease: ObjectClient<Lease>,
     identity: String,
     interval: Duration,
     access: Mutex<AccessReview>,
@@ -78,10 +78,6 @@ impl Heartbeat {
             access: Mutex::new(AccessReview::Unknown(ACCESS_NOT_REVIEWED.into())),
             last_written: Mutex::default(),
         }
-    }
-
-    pub fn lease_name(&self) -> &str {
-        &self.lease.name
     }
 
     /// The RBAC rules that a heartbeat needs besides `create`, which upstream's Role has.

@@ -10,7 +10,7 @@ pub(crate) mod jitter;
 pub(crate) mod lease_annotation;
 pub(crate) mod webhook_lease;
 
-pub use election::{Election, ElectionOptions, ElectionState, LeaderState};
+pub use election::{Election, ElectionConfig, ElectionState, LeaderState};
 pub use fence::Fence;
 pub(crate) use fence::Term;
 pub use heartbeat::{Heartbeat, HeartbeatResult};

@@ -18,7 +18,6 @@ const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 /// How long the served version is cached.
 const VERSION_LIFETIME: Duration = Duration::from_mins(1);
 
-/// The value of one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomValue {
     pub object: String,
@@ -99,7 +98,6 @@ impl ServedVersion {
     }
 }
 
-/// The versions in which the API is served.
 async fn discover(client: &Client, path: &str) -> Result<Vec<String>, UsageError> {
     let unreachable = |reason: String| UsageError::Unreachable { path: path.to_owned(), reason };
     let request =

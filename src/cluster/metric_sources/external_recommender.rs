@@ -30,7 +30,6 @@ pub trait RecommenderCallObserver: Send + Sync {
     fn on_end(&self, client: &str, method: &'static str, result: Result<u16, ()>, took: Duration);
 }
 
-/// Observes nothing.
 impl RecommenderCallObserver for () {
     fn on_start(&self, _: &str) {}
     fn on_end(&self, _: &str, _: &'static str, _: Result<u16, ()>, _: Duration) {}

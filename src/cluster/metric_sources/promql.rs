@@ -44,7 +44,6 @@ const EVICT_AFTER_PERIODS: u32 = 4;
 /// this many requests per period.
 const RETRY_REUSE_FRACTION: u32 = 4;
 
-/// Queries Prometheus, and caches results.
 #[derive(Debug)]
 pub struct PromqlCache {
     client: PrometheusClient,

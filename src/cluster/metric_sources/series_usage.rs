@@ -137,7 +137,6 @@ impl SeriesUsage {
     }
 }
 
-/// Collects the series of the containers of one namespace.
 struct SeriesCollector<'a> {
     namespace: &'a str,
     metric: &'a str,

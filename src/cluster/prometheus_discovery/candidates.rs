@@ -67,7 +67,6 @@ pub enum Recognition {
     Name,
 }
 
-/// A Service that may be a Prometheus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The port for queries.
@@ -114,7 +113,6 @@ impl ServerKind {
     }
 }
 
-/// The candidate that a Service is, if it is one.
 pub fn candidate(service: &Service, operated: &OperatedServers) -> Option<Candidate> {
     let (namespace, name) =
         (service.metadata.namespace.as_deref()?, service.metadata.name.as_deref()?);
@@ -281,7 +279,6 @@ impl CandidateSelection {
     }
 }
 
-/// The order in which candidates are asked.
 fn priority(candidate: &Candidate) -> (Recognition, bool, &ServiceAddress) {
     (candidate.recognition, !candidate.kind.is_query_layer(), &candidate.address)
 }

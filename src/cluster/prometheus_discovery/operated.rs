@@ -18,7 +18,6 @@ use tokio::time::timeout;
 use super::candidates::ServerKind;
 use crate::cluster::list_stream::error_message;
 
-/// The timeout of all requests together.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_OBJECTS: u32 = 500;
 
@@ -33,7 +32,6 @@ const PROMETHEUS_SELECTORS: [&str; 2] = ["operator.prometheus.io/name", "prometh
 /// The Service that the Prometheus operator creates.
 const GOVERNING_SERVICE: &str = "prometheus-operated";
 
-/// A server that an operator runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatedServer {
     owner_kind: Box<str>,
@@ -87,7 +85,6 @@ impl OperatedServer {
         })
     }
 
-    /// Whether a Service leads to this server.
     fn is_behind(&self, service: &Service) -> bool {
         let metadata = &service.metadata;
         if metadata.namespace.as_deref() != Some(&self.namespace) {
@@ -128,7 +125,6 @@ impl OperatedServers {
         })
     }
 
-    /// The server that a Service leads to.
     pub(super) fn behind(&self, service: &Service) -> Option<&OperatedServer> {
         self.0.iter().find(|server| server.is_behind(service))
     }

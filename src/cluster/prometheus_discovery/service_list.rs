@@ -7,9 +7,10 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::timeout;
 
 use super::{candidates::CandidateSelection, error::DiscoveryError, operated::OperatedServers};
-use crate::cluster::{list_stream::error_message, watch::maybe_object::MaybeObject};
+use crate::cluster::{
+    list_stream::error_message, paged_requests::list_pages, watch::maybe_object::MaybeObject,
+};
 
-const PAGE_SIZE: u32 = 500;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads all Services. One that cannot be decoded is not a candidate.
@@ -24,27 +25,21 @@ pub(super) async fn select_candidates(
 
 async fn read_pages(client: &Client) -> Result<CandidateSelection, DiscoveryError> {
     let services: Api<MaybeObject<Service>> = Api::all(client.clone());
-    let mut parameters = ListParams::default().limit(PAGE_SIZE);
     let mut selection = CandidateSelection::new(OperatedServers::read(client).await);
-    loop {
-        let page = services.list(&parameters).await.map_err(|error| {
-            let why = error_message(&error);
-            match error {
-                kube::Error::Api(status) if status.code == 403 => {
-                    DiscoveryError::ListForbidden { why }
-                }
-                _ => DiscoveryError::ListFailed { why },
-            }
-        })?;
-        for MaybeObject(service) in &page.items {
+    let pages = list_pages(&services, ListParams::default(), |page| {
+        for MaybeObject(service) in &page {
             match service {
                 Ok(service) => selection.add(service),
                 Err(invalid) => tracing::debug!(%invalid, "ignoring an invalid Service"),
             }
         }
-        parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
-        if parameters.continue_token.is_none() {
-            return Ok(selection);
+    });
+    pages.await.map_err(|error| {
+        let why = error_message(&error);
+        match error {
+            kube::Error::Api(status) if status.code == 403 => DiscoveryError::ListForbidden { why },
+            _ => DiscoveryError::ListFailed { why },
         }
-    }
+    })?;
+    Ok(selection)
 }

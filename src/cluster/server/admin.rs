@@ -70,13 +70,13 @@ impl AdminServer {
 
     /// The bound address, with the actual port.
     pub const fn address(&self) -> SocketAddr {
-        self.listener.address()
+        self.listener.address
     }
 
     /// Serves until `shutdown`, then finishes the requests in progress.
     pub async fn serve(
         self,
-        exposition: Arc<dyn Exposition>,
+        exposition: Exposition,
         probes: Arc<dyn Probes>,
         shutdown: impl Future<Output = ()> + Send,
     ) {

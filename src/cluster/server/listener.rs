@@ -24,11 +24,12 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A listening socket, or two if IPv4 needs its own.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub struct Listener {
     primary: TcpListener,
     /// Set where the IPv6 socket does not accept IPv4.
     v4: Option<TcpListener>,
-    address: SocketAddr,
+    /// The bound address, with the actual port.
+    pub address: SocketAddr,
 }
 
 impl Listener {
@@ -43,11 +44,6 @@ impl Listener {
             Ok(Self { primary: listener, v4, address })
         });
         bound.map_err(|source| ServeError::Bind { address: address.to_owned(), flag, source })
-    }
-
-    /// The bound address, with the actual port.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Passes each accepted connection to `on_connection` until `shutdown`, then closes the socket, so that no client

@@ -11,7 +11,7 @@ pub mod web;
 pub mod webhook;
 
 pub use admin::{AdminLimits, AdminServer};
-pub use listener::ServeError;
-pub use routes::{Exposition, Probes, Stalled};
-pub use web::{WebHandler, WebPeer, WebServer};
+pub use listener::{Listener, ServeError};
+pub use routes::{Exposition, Probes, ScrapePages, Stalled};
+pub use web::{WebHandler, WebPeer, serve_pages};
 pub use webhook::WebhookServer;

@@ -20,19 +20,8 @@ const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8")
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD");
 
 /// A source of metrics. Each chunk is rendered on a blocking thread when the client is ready to read it.
-pub trait Exposition: Send + Sync {
-    fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send>;
-}
-
-impl<F, I> Exposition for F
-where
-    F: Fn() -> I + Send + Sync,
-    I: Iterator<Item = Bytes> + Send + 'static,
-{
-    fn scrape(&self) -> Box<dyn Iterator<Item = Bytes> + Send> {
-        Box::new(self())
-    }
-}
+pub type Exposition = Arc<dyn Fn() -> ScrapePages + Send + Sync>;
+pub type ScrapePages = Box<dyn Iterator<Item = Bytes> + Send>;
 
 pub trait Probes: Send + Sync {
     /// Whether its loops make progress. Must not depend on other services. Runs on the thread that serves probes, so
@@ -59,7 +48,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub fn new(exposition: Arc<dyn Exposition>, probes: Arc<dyn Probes>) -> Self {
+    pub fn new(exposition: Exposition, probes: Arc<dyn Probes>) -> Self {
         let (renderer, readiness) =
             (ScrapeRenderer::new(exposition), ReadinessCheck::new(Arc::clone(&probes)));
         Self { renderer, readiness, probes }

@@ -15,12 +15,12 @@ const MAX_CONCURRENT_RENDERS: usize = 2;
 /// Renders scrapes for one listener. Clones share the limit.
 #[derive(Clone)]
 pub(super) struct ScrapeRenderer {
-    exposition: Arc<dyn Exposition>,
+    exposition: Exposition,
     slots: Arc<Semaphore>,
 }
 
 impl ScrapeRenderer {
-    pub fn new(exposition: Arc<dyn Exposition>) -> Self {
+    pub fn new(exposition: Exposition) -> Self {
         Self { exposition, slots: Arc::new(Semaphore::new(MAX_CONCURRENT_RENDERS)) }
     }
 
@@ -33,7 +33,7 @@ impl ScrapeRenderer {
                 let slot = slots.acquire_owned().await.ok();
                 let rendered = spawn_blocking(move || {
                     let _slot = slot;
-                    let mut rest = rest.unwrap_or_else(|| exposition.scrape());
+                    let mut rest = rest.unwrap_or_else(|| exposition());
                     rest.next().map(|page| (page, Some(rest)))
                 });
                 match rendered.await {

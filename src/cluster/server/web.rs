@@ -1,13 +1,6 @@
 //! The HTTP server of web pages: plain or over TLS, with client certificates of proxies, connection limits and timeouts.
 
-use std::{
-    convert::Infallible,
-    future::Future,
-    net::{IpAddr, SocketAddr},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{convert::Infallible, future::Future, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -35,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{
     admin::Connections,
-    listener::{Listener, ServeError, drain_connections},
+    listener::{Listener, drain_connections},
     webhook::ReloadableCertificate,
 };
 
@@ -69,59 +62,41 @@ pub trait WebHandler: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// A bound server that does not accept connections yet.
-#[derive(Debug)]
-pub struct WebServer {
+/// Serves pages until `shutdown`, then finishes the requests in progress.
+pub async fn serve_pages(
     listener: Listener,
-}
-
-impl WebServer {
-    /// Binds an address: `HOST:PORT`, or `:PORT` for all interfaces. Port 0 picks a free port.
-    pub async fn bind(address: &str) -> Result<Self, ServeError> {
-        Ok(Self { listener: Listener::bind(address, "--address").await? })
-    }
-
-    /// The bound address, with the actual port.
-    pub const fn address(&self) -> SocketAddr {
-        self.listener.address()
-    }
-
-    /// Serves until `shutdown`, then finishes the requests in progress.
-    pub async fn serve(
-        self,
-        tls: Option<ServerConfig>,
-        handler: Arc<impl WebHandler>,
-        shutdown: impl Future<Output = ()> + Send,
-    ) {
-        let (shutdown_sender, closing) = watch::channel(());
-        let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
-        let mut connections = Connections::default();
-        let on_connection = |stream: TcpStream| {
-            // A socket without a peer address is already closed.
-            let Ok(peer) = stream.peer_addr() else { return };
-            let (handler, closing) = (Arc::clone(&handler), closing.clone());
-            let acceptor = acceptor.clone();
-            connections.add(async move {
-                let address = peer.ip().to_canonical();
-                let Some(acceptor) = acceptor else {
-                    let peer = WebPeer { address, has_certificate: false };
-                    return serve_connection(TokioIo::new(stream), handler, peer, closing).await;
-                };
-                match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => {
-                        let has_certificate = stream.get_ref().1.peer_certificates().is_some();
-                        let peer = WebPeer { address, has_certificate };
-                        serve_connection(TokioIo::new(stream), handler, peer, closing).await;
-                    }
-                    Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
-                    Err(_) => tracing::debug!("TLS handshake timed out"),
+    tls: Option<ServerConfig>,
+    handler: Arc<impl WebHandler>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let (shutdown_sender, closing) = watch::channel(());
+    let acceptor = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
+    let mut connections = Connections::default();
+    let on_connection = |stream: TcpStream| {
+        // A socket without a peer address is already closed.
+        let Ok(peer) = stream.peer_addr() else { return };
+        let (handler, closing) = (Arc::clone(&handler), closing.clone());
+        let acceptor = acceptor.clone();
+        connections.add(async move {
+            let address = peer.ip().to_canonical();
+            let Some(acceptor) = acceptor else {
+                let peer = WebPeer { address, has_certificate: false };
+                return serve_connection(TokioIo::new(stream), handler, peer, closing).await;
+            };
+            match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => {
+                    let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                    let peer = WebPeer { address, has_certificate };
+                    serve_connection(TokioIo::new(stream), handler, peer, closing).await;
                 }
-            });
-        };
-        self.listener.accept_until(shutdown, on_connection).await;
-        drop(shutdown_sender);
-        drain_connections(connections.tasks, SHUTDOWN_TIMEOUT).await;
-    }
+                Ok(Err(error)) => tracing::debug!(%error, "TLS handshake failed"),
+                Err(_) => tracing::debug!("TLS handshake timed out"),
+            }
+        });
+    };
+    listener.accept_until(shutdown, on_connection).await;
+    drop(shutdown_sender);
+    drain_connections(connections.tasks, SHUTDOWN_TIMEOUT).await;
 }
 
 async fn serve_connection(

@@ -72,7 +72,6 @@ pub struct WebhookLimits {
     pub handshake_timeout: Duration,
     /// Time to receive the first request, and the headers of any other.
     pub request_timeout: Duration,
-    /// Time to receive the body of a request.
     pub body_timeout: Duration,
     pub body_bytes: usize,
     /// Total memory for the bodies of all requests.
@@ -135,7 +134,7 @@ impl WebhookServer {
 
     /// The bound address, with the actual port.
     pub const fn address(&self) -> SocketAddr {
-        self.listener.address()
+        self.listener.address
     }
 
     /// Serves until `shutdown`, then finishes the requests in progress.

@@ -119,16 +119,24 @@ impl SurveyBuilder {
         if is_generated && !self.pods.contains_key(&id) {
             return;
         }
+        let owner = owner.map(|owner| {
+            let id = ControllerId::of_owner(shared, namespace, &owner);
+            (id, shared.texts.intern(&owner.api_version))
+        });
+        if is_generated
+            && self.scope.groups.owner_kinds.is_empty()
+            && let Some((owner, api_version)) = &owner
+            && owner.well_known().is_some()
+        {
+            self.move_pods(&id, owner, api_version);
+            return;
+        }
         let SurveyedController { spec, status, .. } = object;
         let replicas = match known {
             Some(WellKnown::DaemonSet) => status.desired_number_scheduled,
             Some(WellKnown::Job | WellKnown::CronJob) => None,
             _ => spec.replicas.or(status.replicas.filter(|_| known.is_none())),
         };
-        let owner = owner.map(|owner| {
-            let id = ControllerId::of_owner(shared, namespace, &owner);
-            (id, shared.texts.intern(&owner.api_version))
-        });
         let template_owner = spec.workload_ref.as_ref();
         let template_owner =
             template_owner.map(|to| Box::new(ControllerId::of_owner(shared, namespace, to)));
@@ -145,6 +153,18 @@ impl SurveyBuilder {
             template_owner,
         };
         self.controllers.insert(id, Box::new(listed));
+    }
+
+    /// Moves pods to the owner of their owner, of which nothing else is needed.
+    fn move_pods(&mut self, from: &ControllerId, to: &ControllerId, api_version: &Arc<str>) {
+        let Some(mut group) = self.pods.remove(from) else { return };
+        group.api_version = Arc::clone(api_version);
+        match self.pods.get_mut(to) {
+            Some(pods) => pods.merge(*group),
+            None => {
+                self.pods.insert(to.clone(), group);
+            }
+        }
     }
 
     /// Adds an autoscaler whose targets may be relative to requests.
@@ -276,7 +296,7 @@ impl SurveyBuilder {
             };
             let member = self.member(&top, &id, &group);
             let draft = drafts.entry(top).or_default();
-            draft.add(*group, version);
+            draft.add(group, version);
             draft.members.extend(member);
         }
         for (id, group) in finished_pods {
@@ -285,7 +305,7 @@ impl SurveyBuilder {
             // Anything else is no workload because of finished pods.
             let Some(member) = self.member(&top, &id, &group) else { continue };
             let draft = drafts.entry(top).or_default();
-            draft.add_finished(*group, version);
+            draft.add_finished(group, version);
             if !with_both.contains(&id) {
                 draft.members.push(GroupMember { pods: Vec::new(), ..member });
             }
@@ -377,7 +397,8 @@ impl SurveyBuilder {
         self.controllers.get(id).map(|listed| Arc::clone(&listed.api_version))
     }
 
-    fn workload(&self, id: &ControllerId, mut draft: Draft) -> Workload {
+    fn workload(&self, id: &ControllerId, draft: Draft) -> Workload {
+        let group = draft.pods.map(|group| *group).unwrap_or_default();
         let listed = self.controllers.get(id);
         let owner = listed.and_then(|listed| listed.template_owner.as_deref());
         let owner = owner.filter(|owner| self.controllers.contains_key(*owner));
@@ -385,14 +406,14 @@ impl SurveyBuilder {
             Some(owner) => self.controllers.get(owner),
             None => listed,
         };
-        let template = template.map(|listed| listed.containers.to_vec());
+        let template = template.map(|listed| &listed.containers);
         let containers = template.filter(|containers| !containers.is_empty());
         let metadata = match listed {
             Some(listed) => listed.metadata.clone(),
-            None if draft.is_bare => draft.newest.metadata.clone(),
+            None if group.is_bare => group.newest.metadata.clone(),
             None => KeptMetadata::default(),
         };
-        let pods = draft.take_pods();
+        let pods = by_name(group.pods);
         let count = u32::try_from(pods.len()).ok();
         let replicas = match id.well_known() {
             Some(WellKnown::Job | WellKnown::CronJob) => None,
@@ -405,27 +426,31 @@ impl SurveyBuilder {
             (names, nodes.into_iter().flatten().collect());
         pods.shrink_to_fit();
         nodes.shrink_to_fit();
-        let (mut containers, mut injected) = match containers {
+        let newest = &group.newest;
+        let (containers, injected) = match containers {
             Some(containers) => {
                 let is_injected =
                     |one: &&Container| containers.iter().all(|known| known.name != one.name);
-                let of_pod = draft.newest.containers.iter().filter(is_injected).cloned();
-                let injected: Vec<Container> = of_pod.collect();
-                (containers, injected)
+                let injected = newest.containers.iter().filter(is_injected).cloned();
+                (Arc::clone(containers), injected.collect())
             }
-            None => (draft.newest.containers.to_vec(), Vec::new()),
+            None => (Arc::clone(&newest.containers), Vec::new().into()),
         };
-        for containers in [&mut containers, &mut injected] {
-            self.defaults.apply(&id.namespace, containers);
-            for container in containers {
-                let running = draft.newest.running(&container.name);
+        let [containers, injected] = [containers, injected].map(|mut containers: Arc<[_]>| {
+            self.defaults.apply(&id.namespace, &mut containers);
+            for index in 0..containers.len() {
+                let container = &containers[index];
+                let running = newest.running(&container.name);
                 let running = running.filter(|running| differs(container, running));
-                container.running = running.map(Box::new);
+                if running.is_some() {
+                    Arc::make_mut(&mut containers)[index].running = running.map(Box::new);
+                }
             }
-        }
+            containers
+        });
         // Pods that run all the time have no runs.
-        let is_group = draft.ends && !draft.members.is_empty();
-        let group = is_group.then(|| group_of("owner", draft.members));
+        let is_group = group.ends && !draft.members.is_empty();
+        let members = is_group.then(|| group_of("owner", draft.members));
         Workload {
             cluster: None,
             namespace: Arc::clone(&id.namespace),
@@ -446,7 +471,7 @@ impl SurveyBuilder {
             scaled_by: Vec::new(),
             containers,
             injected,
-            group,
+            group: members,
         }
     }
 }

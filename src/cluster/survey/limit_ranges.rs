@@ -1,6 +1,6 @@
 //! The requests and limits that LimitRanges set in containers without any.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::core::ObjectMeta;
 use plimsoll_core::rightsizing::survey::{Amounts, Container};
@@ -58,9 +58,9 @@ impl DefaultResources {
 
     /// Sets what containers of a namespace do not set themselves, as the API server does when it admits their pods. With
     /// several LimitRanges, whose order is undefined there, the first by name counts.
-    pub fn apply(&self, namespace: &str, containers: &mut [Container]) {
+    pub fn apply(&self, namespace: &str, containers: &mut Arc<[Container]>) {
         for (name, defaults) in self.0.get(namespace).into_iter().flatten() {
-            for container in &mut *containers {
+            for container in Arc::make_mut(containers) {
                 let before = (container.requests, container.limits);
                 // A limit of its own is the request too, before any LimitRange is considered.
                 let Amounts { cpu, memory } = container.limits;

@@ -20,7 +20,7 @@ const KEPT_ANNOTATION_PREFIXES: [&str; 3] = ["plimsoll.dev/", "meta.helm.sh/", "
 type PodAndNode = (Box<str>, Option<Box<str>>);
 
 /// The unfinished pods of an owner.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PodGroup {
     pub(super) api_version: Arc<str>,
     /// Whether the pods belong to no controller.
@@ -61,6 +61,14 @@ impl PodGroup {
                 limits: known.limits.max(amounts.limits),
             });
             self.newest.set_running(container, largest, shared);
+        }
+    }
+
+    /// Adds the pods of another owner. What the pods of the newest one run with counts.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.pods.extend(other.pods);
+        if self.newest.is_older_than(&other.newest) {
+            (self.newest, self.ends) = (other.newest, other.ends);
         }
     }
 }
@@ -152,46 +160,30 @@ pub(super) fn differs(container: &Container, running: &RunningAmounts) -> bool {
     template != requests(running.requests, running.limits) || container.limits != running.limits
 }
 
+/// A workload that is not complete yet.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) api_version: Option<Arc<str>>,
-    pub(super) is_bare: bool,
-    pods: Vec<PodAndNode>,
-    pub(super) newest: NewestPod,
-    /// Whether the containers of its newest pods end.
-    pub(super) ends: bool,
+    /// All of its pods.
+    pub(super) pods: Option<Box<PodGroup>>,
     /// The owners of its pods, if they are grouped.
     pub(super) members: Vec<GroupMember>,
 }
 
 impl Draft {
-    pub(super) fn add(&mut self, group: PodGroup, version: Option<Arc<str>>) {
+    pub(super) fn add(&mut self, group: Box<PodGroup>, version: Option<Arc<str>>) {
         self.api_version = self.api_version.take().or(version);
-        self.is_bare = group.is_bare;
-        if self.pods.is_empty() {
-            self.pods = group.pods;
-        } else {
-            self.pods.extend(group.pods);
+        match &mut self.pods {
+            Some(pods) => pods.merge(*group),
+            None => self.pods = Some(group),
         }
-        self.add_newest(group.newest, group.ends);
     }
 
     /// Adds what finished pods show about the containers.
-    pub(super) fn add_finished(&mut self, group: PodGroup, version: Option<Arc<str>>) {
-        self.api_version = self.api_version.take().or(version);
-        self.add_newest(group.newest, group.ends);
-    }
-
-    fn add_newest(&mut self, newest: NewestPod, ends: bool) {
-        if self.newest.is_older_than(&newest) {
-            self.newest = newest;
-            self.ends = ends;
-        }
-    }
-
-    /// The pods, sorted by name.
-    pub(super) fn take_pods(&mut self) -> Vec<PodAndNode> {
-        by_name(std::mem::take(&mut self.pods))
+    pub(super) fn add_finished(&mut self, mut group: Box<PodGroup>, version: Option<Arc<str>>) {
+        group.is_bare = false;
+        group.pods.clear();
+        self.add(group, version);
     }
 }
 

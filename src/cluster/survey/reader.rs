@@ -34,6 +34,8 @@ const MAX_CUSTOM_KINDS: usize = 40;
 /// Maximum number of namespaces that a message names.
 const MAX_NAMED: usize = 5;
 
+/// Pages that are in memory at the same time.
+const MAX_PAGES: usize = 2;
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_ATTEMPTS: u32 = 4;
 
@@ -94,7 +96,7 @@ impl<'a> SurveyReader<'a> {
                 client,
                 timeout: REQUEST_TIMEOUT,
                 max_attempts: MAX_ATTEMPTS,
-                permits: Semaphore::new(Semaphore::MAX_PERMITS),
+                permits: Semaphore::new(MAX_PAGES),
             },
             scope,
             namespaces: None,

@@ -31,7 +31,6 @@ use crate::cluster::{
 /// Waits until one more request may be sent for this reason.
 pub type RequestGate = Arc<dyn Fn(FetchReason) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A gate that waits for a rate limiter.
 pub fn request_gate(limiter: RateLimiter) -> RequestGate {
     Arc::new(move |_| {
         let limiter = limiter.clone();

@@ -12,7 +12,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::{WatchOptions, watch_loop::WatchEvent};
+use super::{ObjectChange, WatchOptions, watch_loop::WatchEvent};
 use crate::cluster::list_stream::error_message;
 
 /// Timeout of one page of a list, or of the start of a watch. The API server itself ends a list after a minute.
@@ -108,21 +108,21 @@ where
         match std::mem::replace(&mut self.state, ListWatchState::Start) {
             ListWatchState::Start if self.streams_lists => {
                 self.state = ListWatchState::Streaming(self.start_watch("0", true).await?);
-                Ok(Some(WatchEvent::Restarted))
+                Ok(Some(WatchEvent::Change(ObjectChange::Restart)))
             }
             ListWatchState::Start => {
                 self.state =
                     ListWatchState::Paging { objects: VecDeque::new(), next: None, version: None };
-                Ok(Some(WatchEvent::Restarted))
+                Ok(Some(WatchEvent::Change(ObjectChange::Restart)))
             }
             ListWatchState::Paging { mut objects, next, version } => {
                 if let Some(object) = objects.pop_front() {
                     self.state = ListWatchState::Paging { objects, next, version };
-                    return Ok(Some(WatchEvent::Applied(object)));
+                    return Ok(Some(WatchEvent::Change(ObjectChange::Applied(object))));
                 }
                 if let (None, Some(version)) = (&next, version) {
                     self.state = ListWatchState::Listed { version };
-                    return Ok(Some(WatchEvent::Synced));
+                    return Ok(Some(WatchEvent::Change(ObjectChange::Synced)));
                 }
                 self.state = self.list_page(next).await?;
                 Ok(Some(WatchEvent::Responded))
@@ -192,14 +192,14 @@ where
     ) -> Result<Option<WatchEvent<O>>, ListWatchError> {
         let result = match next_within_limit(&mut events).await? {
             Some(Ok(ApiEvent::Added(object) | ApiEvent::Modified(object))) => {
-                Ok(Some(WatchEvent::Applied(object)))
+                Ok(Some(WatchEvent::Change(ObjectChange::Applied(object))))
             }
             Some(Ok(ApiEvent::Bookmark(bookmark)))
                 if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END_ANNOTATION) =>
             {
                 let version = bookmark.metadata.resource_version;
                 self.state = ListWatchState::Watching { events, version };
-                return Ok(Some(WatchEvent::Synced));
+                return Ok(Some(WatchEvent::Change(ObjectChange::Synced)));
             }
             // No server sends deletions before the list is complete.
             Some(Ok(ApiEvent::Bookmark(_) | ApiEvent::Deleted(_))) => Ok(None),
@@ -230,7 +230,7 @@ where
         let (event, version) = match next {
             Some(Ok(ApiEvent::Added(object) | ApiEvent::Modified(object))) => {
                 let version = resource_version_of(&object)?;
-                (WatchEvent::Applied(object), version)
+                (WatchEvent::Change(ObjectChange::Applied(object)), version)
             }
             Some(Ok(ApiEvent::Deleted(object))) => {
                 let version = resource_version_of(&object)?;

@@ -37,7 +37,7 @@ pub(super) use same_kind;
 /// An object of this kind, of which only the metadata is decoded.
 pub(super) struct RawObject<K> {
     metadata: ObjectMeta,
-    json: Arc<str>,
+    pub json: Arc<str>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -46,12 +46,6 @@ pub(super) struct RawObject<K> {
 pub(super) struct ObjectHead {
     #[serde(default, deserialize_with = "lean_metadata")]
     pub metadata: ObjectMeta,
-}
-
-impl<K> RawObject<K> {
-    pub fn json(&self) -> &Arc<str> {
-        &self.json
-    }
 }
 
 impl<K> Clone for RawObject<K> {

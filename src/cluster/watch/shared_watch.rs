@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::{
-    WatchOptions,
+    ObjectChange, WatchOptions,
     field_selector::FieldFilter,
     raw_object::{ObjectHead, RawObject},
     watch_loop::{WatchEvent, WatchSink, watch_forever},
@@ -74,7 +74,6 @@ impl WatchFactory {
     }
 }
 
-/// Objects to be watched.
 pub struct WatchSource<K> {
     pub(super) api: Api<MaybeObject<K>>,
     pub(super) shared_watch: Option<SharedWatch>,
@@ -107,13 +106,17 @@ impl SharedWatch {
         let mut is_listing = false;
         while let Some(event) = events.recv().await {
             match &event {
-                WatchEvent::Restarted => is_listing = true,
-                WatchEvent::Synced => is_listing = false,
+                WatchEvent::Change(ObjectChange::Restart) => is_listing = true,
+                WatchEvent::Change(ObjectChange::Synced) => is_listing = false,
                 // Objects that a list does not contain are gone when it completes.
-                WatchEvent::Applied(text) if is_listing && !filter.matches(text) => continue,
+                WatchEvent::Change(ObjectChange::Applied(text))
+                    if is_listing && !filter.matches(text) =>
+                {
+                    continue;
+                }
                 _ => {}
             }
-            sink.on_event(event.map_object(|text| parse_event(&text, &filter))).await;
+            sink.on_event(event.and_then(|text| read_change(&text, &filter))).await;
         }
     }
 
@@ -136,21 +139,25 @@ impl SharedWatch {
 }
 
 /// Decodes an object for a subscriber, or reports it as deleted if the filter does not match.
-fn parse_event<K: DeserializeOwned>(
+fn read_change<K: DeserializeOwned>(
     text: &str,
     filter: &FieldFilter,
-) -> WatchEvent<MaybeObject<K>> {
+) -> ObjectChange<MaybeObject<K>> {
     let is_match = filter.matches(text);
-    let event = if is_match {
-        serde_json::from_str(text).map(WatchEvent::Applied)
+    let change = if is_match {
+        serde_json::from_str(text).map(ObjectChange::Applied)
     } else {
         serde_json::from_str(text).map(|ObjectHead { metadata }| {
             let ObjectMeta { namespace, name, uid, .. } = metadata;
             let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-            WatchEvent::Deleted { namespace, name, uid }
+            ObjectChange::Deleted { namespace, name, uid }
         })
     };
-    event.unwrap_or_else(|why| WatchEvent::Failed(why.to_string()))
+    // Does not fail: the watch has decoded the metadata before.
+    change.unwrap_or_else(|why| {
+        let (namespace, name) = Default::default();
+        ObjectChange::Invalid { namespace, name, reason: why.to_string() }
+    })
 }
 
 /// Sends every event to all subscribers. When one joins later, the list starts over for all of them.
@@ -188,7 +195,7 @@ struct BroadcastSink(Vec<Subscriber>);
 
 impl<K: 'static> WatchSink<RawObject<K>> for BroadcastSink {
     async fn on_event(&mut self, event: WatchEvent<RawObject<K>>) {
-        let event = event.map_object(|object| WatchEvent::Applied(Arc::clone(object.json())));
+        let event = event.and_then(|object| ObjectChange::Applied(object.json));
         for subscriber in &self.0 {
             // A subscriber that is gone is ignored.
             let _ = subscriber.send(event.clone()).await;

@@ -34,15 +34,7 @@ const ERROR_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub(super) enum WatchEvent<O> {
-    Restarted,
-    /// An object was listed, created or changed.
-    Applied(O),
-    Deleted {
-        namespace: String,
-        name: String,
-        uid: Option<String>,
-    },
-    Synced,
+    Change(ObjectChange<O>),
     /// The server responded without a change: a page, or the start of a watch.
     Responded,
     /// All changes up to now have been delivered.
@@ -58,15 +50,12 @@ impl<O> WatchEvent<O> {
         O: Resource,
     {
         let (namespace, name) = namespace_and_name(object);
-        Self::Deleted { namespace, name, uid: object.uid() }
+        Self::Change(ObjectChange::Deleted { namespace, name, uid: object.uid() })
     }
 
-    pub fn map_object<P>(self, read: impl FnOnce(O) -> WatchEvent<P>) -> WatchEvent<P> {
+    pub fn and_then<P>(self, read: impl FnOnce(O) -> ObjectChange<P>) -> WatchEvent<P> {
         match self {
-            Self::Applied(object) => read(object),
-            Self::Restarted => WatchEvent::Restarted,
-            Self::Deleted { namespace, name, uid } => WatchEvent::Deleted { namespace, name, uid },
-            Self::Synced => WatchEvent::Synced,
+            Self::Change(change) => WatchEvent::Change(change.and_then(read)),
             Self::Responded => WatchEvent::Responded,
             Self::Bookmark => WatchEvent::Bookmark,
             Self::Failed(why) => WatchEvent::Failed(why),
@@ -99,32 +88,31 @@ impl<K: Resource + Send, F: FnMut(ObjectChange<K>) + Send> WatchSink<MaybeObject
     async fn on_event(&mut self, event: WatchEvent<MaybeObject<K>>) {
         let Self { status, apply } = self;
         match event {
-            WatchEvent::Restarted => {
-                status.on_restart();
-                apply(ObjectChange::Restart);
-            }
-            WatchEvent::Applied(object) => {
-                let (namespace, name) = namespace_and_name(&object);
-                match object.0 {
-                    Ok(mut object) => {
-                        status.on_event(&namespace, &name);
-                        object.meta_mut().managed_fields = None;
-                        apply(ObjectChange::Applied(object));
+            WatchEvent::Change(change) => {
+                let change = change.and_then(|object| {
+                    let (namespace, name) = namespace_and_name(&object);
+                    match object.0 {
+                        Ok(mut object) => {
+                            status.on_event(&namespace, &name);
+                            object.meta_mut().managed_fields = None;
+                            ObjectChange::Applied(object)
+                        }
+                        Err(invalid) => {
+                            let reason = invalid.reason;
+                            status.on_invalid_object(&namespace, &name, &reason);
+                            ObjectChange::Invalid { namespace, name, reason }
+                        }
                     }
-                    Err(invalid) => {
-                        let reason = invalid.reason;
-                        status.on_invalid_object(&namespace, &name, &reason);
-                        apply(ObjectChange::Invalid { namespace, name, reason });
+                });
+                match &change {
+                    ObjectChange::Restart => status.on_restart(),
+                    ObjectChange::Deleted { namespace, name, .. } => {
+                        status.on_event(namespace, name);
                     }
+                    ObjectChange::Synced => status.on_synced(),
+                    ObjectChange::Applied(_) | ObjectChange::Invalid { .. } => {}
                 }
-            }
-            WatchEvent::Deleted { namespace, name, uid } => {
-                status.on_event(&namespace, &name);
-                apply(ObjectChange::Deleted { namespace, name, uid });
-            }
-            WatchEvent::Synced => {
-                status.on_synced();
-                apply(ObjectChange::Synced);
+                apply(change);
             }
             WatchEvent::Responded => status.on_response(),
             WatchEvent::Bookmark => status.on_bookmark(),
@@ -187,7 +175,8 @@ where
         let event = requests.next().await;
         let is_change = matches!(
             event,
-            Ok(WatchEvent::Applied(_) | WatchEvent::Deleted { .. } | WatchEvent::Bookmark)
+            Ok(WatchEvent::Change(ObjectChange::Applied(_) | ObjectChange::Deleted { .. })
+                | WatchEvent::Bookmark)
         );
         if is_change && !is_listing {
             has_delivered = true;
@@ -196,7 +185,7 @@ where
         match event {
             Ok(event) => {
                 match event {
-                    WatchEvent::Restarted => {
+                    WatchEvent::Change(ObjectChange::Restart) => {
                         if is_listing && streams {
                             let why = "streamed list ended before it was complete".to_owned();
                             sink.on_event(WatchEvent::Failed(why)).await;
@@ -204,7 +193,7 @@ where
                         }
                         is_listing = true;
                     }
-                    WatchEvent::Synced => {
+                    WatchEvent::Change(ObjectChange::Synced) => {
                         (is_listing, has_listed) = (false, true);
                         pauses.reset();
                     }

@@ -49,7 +49,6 @@ impl AccessRule {
         })
     }
 
-    /// Restricts the rule to one namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());

@@ -119,7 +119,6 @@ impl EventWriter {
 }
 
 impl EventSender {
-    /// A sender of events whose source is `component`.
     pub fn new(client: Client, stats: Arc<WriteStats>, component: &'static str) -> Self {
         Self { client, stats, component }
     }

@@ -13,7 +13,6 @@ use crate::cluster::write::{
 };
 
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// Says what the object is for.
 const DESCRIPTION: (&str, &str) = (
     "kubernetes.io/description",
     "Shows Plimsoll whether another HPA controller is active. Its target does not exist.",
@@ -48,7 +47,6 @@ impl SentinelObject {
         Self { object, permit }
     }
 
-    /// Reads the object; `None` if it does not exist.
     pub async fn read(&self) -> Result<Option<ReadSentinel>, WriteError> {
         Ok(self.object.get().await?.map(|object| read(&object)))
     }

@@ -25,7 +25,6 @@ pub struct PodRef {
     /// Its name, which another pod may have by now.
     pub name: Box<str>,
     pub uid: Box<str>,
-    /// Its resource version at that time.
     pub resource_version: Box<str>,
 }
 

@@ -37,7 +37,6 @@ pub(crate) async fn write_counted<T>(
     count_write(stats, kind, read_with_timeout(limit, request), |_| 200).await
 }
 
-/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub code: StatusCode,

@@ -11,7 +11,6 @@ pub enum WriteKind {
     Status,
     /// Annotations of a VerticalPodAutoscaler, written together with its status.
     Annotations,
-    /// The Lease of the leader election.
     Lease,
     /// The Lease with the recommender's heartbeat.
     Heartbeat,
@@ -51,23 +50,16 @@ impl WriteKind {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display)]
 pub enum WriteOutcome {
+    #[strum(to_string = "{0}")]
     Code(u16),
     /// No response: the server is down, or too slow.
+    #[strum(to_string = "none")]
     NoResponse,
     /// Not sent, because the fence is closed.
+    #[strum(to_string = "fenced")]
     NotLeader,
-}
-
-impl std::fmt::Display for WriteOutcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Code(code) => code.fmt(f),
-            Self::NoResponse => f.write_str("none"),
-            Self::NotLeader => f.write_str("fenced"),
-        }
-    }
 }
 
 /// Numbers of writes by kind and outcome, since the start of the process.

@@ -92,7 +92,6 @@ impl StatusQueue {
         self.queue.lock().len()
     }
 
-    /// Whether all statuses are written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -15,7 +15,6 @@ use tokio::time::timeout;
 
 use crate::cluster::list_stream::error_message;
 
-/// Timeout of one review.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// A user, as the API server knows it.
@@ -25,7 +24,6 @@ pub struct ReviewedUser {
     pub groups: Vec<String>,
     /// The UID; empty if there is none.
     pub uid: String,
-    /// Further attributes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -73,7 +71,6 @@ pub async fn may_list(
     Ok(status.allowed && status.denied != Some(true))
 }
 
-/// The response to a review of `what`.
 async fn create<K>(client: &Client, what: &str, review: &K) -> Result<K, String>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,

@@ -70,7 +70,6 @@ pub enum WebhookScope {
     CaBundle,
 }
 
-/// The change that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookChange {
     None,
@@ -78,7 +77,6 @@ pub enum WebhookChange {
     Patched,
 }
 
-/// The state of the configuration after [`WebhookConfigWriter::ensure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredWebhook {
     pub ca_bundle: CaBundle,

@@ -33,7 +33,6 @@ pub struct WriteContext<'a> {
     pub client: &'a Client,
     /// Must be acquired before each write.
     pub permit: &'a dyn WritePermit,
-    /// Counts the writes.
     pub stats: &'a WriteStats,
     pub field_manager: &'static str,
 }
@@ -55,7 +54,6 @@ pub enum WriteError {
     /// The response does not tell whether the write was applied.
     #[error("{}: {}", .0.code, .0.message)]
     Indeterminate(ErrorResponse),
-    /// The server rejected the write.
     #[error("{}: {}", .0.code, .0.message)]
     Rejected(ErrorResponse),
     /// The request could not be encoded, or the response not be decoded.

@@ -1,7 +1,7 @@
 //! HorizontalPodAutoscalers in the namespace of a VPA: an HPA that scales the same pods by the utilization of requests
 //! conflicts with it. They are listed when a VPA is written, which is too rare to justify a watch.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, MetricSpec, MetricTarget};
 use kube::{
@@ -13,7 +13,7 @@ use crate::cluster::{
     server::webhook::AdmissionRequest,
     write::{AccessReview, AccessRule, check_access},
 };
-use parking_lot::Mutex;
+use moka::future::Cache;
 use plimsoll_core::{
     admission::validation::{OtherAutoscaler, UtilizationMetric, has_same_spec},
     hpa,
@@ -29,21 +29,18 @@ const ACCESS_TTL: Duration = Duration::from_mins(10);
 /// Lists HPAs if that is permitted.
 pub(super) struct HpaLister {
     client: Client,
-    /// The cached permission check, with its time.
-    access: Mutex<Option<(Instant, bool)>>,
+    /// The cached permission check.
+    access: Cache<(), bool>,
 }
 
 impl HpaLister {
     pub fn new(client: Client) -> Self {
-        Self { client, access: Mutex::default() }
+        Self { client, access: Cache::builder().time_to_live(ACCESS_TTL).build() }
     }
 
     /// Checks the permission if it is not cached, with an access review instead of a request that may be rejected.
     async fn is_allowed(&self) -> bool {
-        let cached = *self.access.lock();
-        if let Some((checked_at, is_allowed)) = cached
-            && checked_at.elapsed() < ACCESS_TTL
-        {
+        if let Some(is_allowed) = self.access.get(&()).await {
             return is_allowed;
         }
         let rule = AccessRule::new("list", "autoscaling", "horizontalpodautoscalers");
@@ -55,12 +52,8 @@ impl HpaLister {
             }
             Some(AccessReview::Unknown(_)) | None => return false,
         };
-        self.store(is_allowed);
+        self.access.insert((), is_allowed).await;
         is_allowed
-    }
-
-    fn store(&self, is_allowed: bool) {
-        *self.access.lock() = Some((Instant::now(), is_allowed));
     }
 
     /// Lists the HPAs of the namespace, as far as possible within the timeout.
@@ -81,7 +74,7 @@ impl HpaLister {
                 Ok(hpas) => hpas.items,
                 Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403 | 404) => {
                     tracing::info!(error = %status.message, "failed to list HorizontalPodAutoscalers; skipping conflict check");
-                    self.store(false);
+                    self.access.insert((), false).await;
                     Vec::new()
                 }
                 Err(_) => Vec::new(),

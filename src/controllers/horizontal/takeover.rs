@@ -14,8 +14,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    cluster::write::patch_hpa,
-    controllers::runtime::command_client::{Cluster, list_all},
+    cluster::{paged_requests::list_pages, write::patch_hpa},
+    controllers::runtime::command_client::Cluster,
 };
 
 /// The part of an object that is needed here. The behavior is as the API server sent it, so that nothing of it gets lost.
@@ -76,11 +76,14 @@ pub async fn find_adopted(
         |namespace| Api::namespaced(client.clone(), namespace),
     );
     let none = BTreeMap::new();
-    let objects = list_all(&api, ListParams::default()).await;
-    let mut objects = objects.map_err(|why| error_message("HorizontalPodAutoscalers", &why))?;
-    objects.retain(|object| {
+    let is_adopted = |object: &TakeoverObject| {
         transition::is_adopted(object.metadata.annotations.as_ref().unwrap_or(&none))
+    };
+    let mut objects = Vec::new();
+    let pages = list_pages(&api, ListParams::default(), |page| {
+        objects.extend(page.into_iter().filter(is_adopted));
     });
+    pages.await.map_err(|why| error_message("HorizontalPodAutoscalers", &why))?;
     Ok(objects)
 }
 

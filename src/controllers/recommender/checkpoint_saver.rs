@@ -143,22 +143,15 @@ impl CheckpointSaver {
             let now = clock.now();
             let due =
                 state.lock().vpa_registry.saves().due_for_save(now, age, VPAS_PER_SAVE, &attempted);
-            if due.is_empty() {
+            let is_last = due.is_empty();
+            if !is_last {
+                let saved = self.save(&due, now).await;
+                attempted.extend(due);
+                failure = saved?.or(failure);
+            }
+            // The next call continues with the rest: a large cluster is saved over several calls.
+            if is_last || started.elapsed() > limit {
                 if !attempted.is_empty() && failure.is_none() {
-                    health.checkpoints_saved.with_labels([]).set_time(now);
-                }
-                return failure.map_or(Ok(()), Err);
-            }
-            let saved = self.save(&due, now).await;
-            attempted.extend(due);
-            match saved? {
-                SaveOutcome::Complete => {}
-                SaveOutcome::Partial(error) => failure = Some(error),
-                SaveOutcome::Failed(error) => return Err(error),
-            }
-            if started.elapsed() > limit {
-                // The next call continues with the rest: a large cluster is saved over several calls.
-                if failure.is_none() {
                     health.checkpoints_saved.with_labels([]).set_time(now);
                 }
                 return failure.map_or(Ok(()), Err);
@@ -166,8 +159,9 @@ impl CheckpointSaver {
         }
     }
 
-    async fn save(&self, due: &[ObjectKey], now: Time) -> Result<SaveOutcome, Error> {
-        let Some(writer) = self.loader.storage.writer() else { return Ok(SaveOutcome::Complete) };
+    /// Returns the failure of some records, or of all as an error.
+    async fn save(&self, due: &[ObjectKey], now: Time) -> Result<Option<Error>, Error> {
+        let Some(writer) = self.loader.storage.writer() else { return Ok(None) };
         let records: Vec<Record> = {
             let mut state = self.shared.state.lock();
             due.iter().flat_map(|key| state.vpa_registry.saves().records(key, now)).collect()
@@ -188,12 +182,12 @@ impl CheckpointSaver {
                 report.stored_richer.iter().map(|key| key.vpa.clone()).collect();
             self.loader.adopt_stored_records(&richer).await?;
         }
-        let Some(first) = report.failed.first() else { return Ok(SaveOutcome::Complete) };
+        let Some(first) = report.failed.first() else { return Ok(None) };
         let message =
             format!("{} records failed, {}: {}", report.failed.len(), first.record, first.reason);
         let error = Error::Unavailable { place: self.loader.storage.name().into(), why: message };
         let all_failed = report.failed.len() == records.len();
-        Ok(if all_failed { SaveOutcome::Failed(error) } else { SaveOutcome::Partial(error) })
+        if all_failed { Err(error) } else { Ok(Some(error)) }
     }
 
     fn record_saved(&self, due: &[ObjectKey], records: &[Record], report: &SaveReport, now: Time) {
@@ -346,10 +340,4 @@ impl ClockCheck {
     fn is_due(&self, stored: StoredTimes) -> bool {
         !self.is_settled && (stored != self.stored || Instant::now() >= self.next_check)
     }
-}
-
-enum SaveOutcome {
-    Complete,
-    Partial(Error),
-    Failed(Error),
 }

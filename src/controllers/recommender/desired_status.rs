@@ -41,7 +41,7 @@ impl DesiredStatus {
             pod_cap::restricted_by(&recommendation).map(|reason| reason.into_str()).collect();
         let message = (!reasons.is_empty()).then(|| (reasons.join(","), describe_limits(limits)));
         let input = ConditionInput {
-            pods: vpa.pod_count(),
+            pods: vpa.pods.len(),
             recommended: !recommendation.containers.is_empty(),
             unsupported,
             ignored,

@@ -18,6 +18,7 @@ use crate::{
         write::{Permit, StatusQueue, WriteStats},
     },
     controllers::runtime::{
+        config::new_election,
         liveness_thread::{self, Liveness},
         role_health::HealthReporter,
     },
@@ -55,7 +56,7 @@ impl Leadership {
         };
         let stats = Arc::clone(&self.write_stats);
         let health = (&self.health_reporter, config.compat);
-        config.election.election(lease, &self.liveness, &self.permit, stats, health)
+        new_election(&config.election, lease, &self.liveness, &self.permit, stats, health)
     }
 
     /// Updates the reported health after a pass.
@@ -143,7 +144,7 @@ impl Leadership {
                 Ok(HeartbeatResult::Forbidden) => return,
                 Ok(_) => {}
                 Err(error) => {
-                    let lease = heartbeat.lease_name();
+                    let lease = &heartbeat.lease.name;
                     tracing::warn!(lease, %error, "failed to renew heartbeat");
                 }
             }

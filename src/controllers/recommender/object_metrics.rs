@@ -72,7 +72,7 @@ impl VpaMetricsSource for RecommenderObjectMetrics {
                     PodRequests::from_pods(resource, values)
                 };
                 for resource in [Resource::Cpu, Resource::Memory] {
-                    let Some(recommendation) = summary.resource(resource) else { continue };
+                    let Some(recommendation) = summary.resources.get(resource) else { continue };
                     visit(ContainerRow {
                         vpa: key,
                         container: &summary.container,

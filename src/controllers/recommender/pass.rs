@@ -26,7 +26,7 @@ use super::{
 use crate::{
     cluster::{cache::vpa_index::TargetState, write::StatusQueue},
     controllers::runtime::loop_watchdog::LoopWatchdog,
-    telemetry::{RecommendationChange, VpaTraits},
+    telemetry::VpaTraits,
 };
 
 /// How long the first pass waits for stored history.
@@ -182,7 +182,7 @@ impl PassRunner {
                 let desired = DesiredStatus::new(state, key, now);
                 let Some(vpa) = state.index.vpa(key) else { continue };
                 let mode = vpa.mode;
-                let pods = vpa.pod_count();
+                let pods = vpa.pods.len();
                 let traits = |has_recommendation| VpaTraits {
                     update_mode: mode.map(|mode| mode.into_str()),
                     has_recommendation,
@@ -258,17 +258,10 @@ impl PassRunner {
         for before in old {
             let Some(after) = vpa.summary_for(&before.container) else { continue };
             for resource in [Resource::Cpu, Resource::Memory] {
-                let both = before.resource(resource).zip(after.resource(resource));
-                let Some((old, new)) = both.map(|(old, new)| (old.uncapped, new.uncapped)) else {
-                    continue;
-                };
-                self.shared.metrics.quality.observe_change(&RecommendationChange {
-                    update_mode,
-                    resource,
-                    old,
-                    new,
-                    pods,
-                });
+                let both = before.resources.get(resource).zip(after.resources.get(resource));
+                let Some((old, new)) = both else { continue };
+                let change = [old.uncapped, new.uncapped];
+                self.shared.metrics.quality.observe_change(update_mode, resource, change, pods);
             }
         }
     }

@@ -156,7 +156,7 @@ impl RecommenderState {
         let policies =
             vpa.spec.resource_policy.iter().flat_map(|policy| &policy.container_policies);
         let annotations = vpa.annotations();
-        let mut settings = VpaSettings::new(policies.map(Into::into).collect(), annotations)
+        let mut settings = VpaSettings::new(policies.cloned().collect(), annotations)
             .with_update_mode(vpa.spec.update_mode());
         if !self.vpa_registry.settings.per_vpa_tuning {
             // They have no effect, so they are not reported as invalid.

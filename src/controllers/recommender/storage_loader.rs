@@ -146,11 +146,7 @@ impl<'a> HistorySink<'a> {
 impl Sink for HistorySink<'_> {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
         let mut state = self.state.lock();
-        let restored = if self.adopt {
-            state.vpa_registry.restore_if_richer(&key, &snapshot, self.now)
-        } else {
-            state.vpa_registry.restore(&key, &snapshot, self.now)
-        };
+        let restored = state.vpa_registry.restore(&key, &snapshot, self.now, self.adopt);
         drop(state);
         match restored {
             Ok(result) => {

@@ -74,7 +74,7 @@ impl TargetLookup {
             for key in page {
                 let Some(vpa) = state.index.vpa(key) else { continue };
                 if self.resolver.resolve_known(&key.namespace, &vpa.target_ref).is_err() {
-                    unresolved.push((key.clone(), vpa.target_ref.clone(), vpa.pod_count() == 0));
+                    unresolved.push((key.clone(), vpa.target_ref.clone(), vpa.pods.is_empty()));
                 }
             }
         });

@@ -39,7 +39,7 @@ use crate::{
             prometheus_usage::fetch_prometheus_usage,
         },
     },
-    telemetry::{QualitySample, RecommenderMetrics},
+    telemetry::RecommenderMetrics,
 };
 
 /// Limits for the timeout of a usage read, which is half an interval. After that the next read may succeed.
@@ -187,7 +187,7 @@ pub(super) struct UsageIngest {
 fn known_requests(requests: Requests) -> KnownRequests {
     KnownRequests {
         cpu: requests.cpu.map(MilliCpu::as_cores),
-        memory: requests.memory.map(|memory| memory.0 as f64),
+        memory: requests.memory.map(Bytes::as_f64),
     }
 }
 
@@ -345,7 +345,7 @@ impl UsageIngest {
                     continue;
                 };
                 counts.count(result);
-                if result.is_in_future() {
+                if result.values().any(|one| *one == Err(SampleRejected::InFuture)) {
                     let node = pod.node.clone().unwrap_or_else(|| "unknown".into());
                     let latest = counts.nodes_ahead.entry(node).or_insert(sample.at);
                     *latest = sample.at.max(*latest);
@@ -381,20 +381,14 @@ pub(super) fn observe_quality(
     }
     let summary = registered.summary_for(container);
     let recommendation =
-        summary.and_then(|summary| summary.resource(resource)).map(|value| value.uncapped);
+        summary.and_then(|summary| summary.resources.get(resource)).map(|value| value.uncapped);
     let update_mode = vpa.mode.map(|mode| mode.into_str());
-    metrics.quality.observe_sample(&QualitySample {
-        update_mode,
-        resource,
-        is_oom,
-        usage,
-        recommendation,
-    });
+    metrics.quality.observe_sample(update_mode, resource, is_oom, usage, recommendation);
 }
 
 impl SampleCounts {
     fn count(&mut self, result: UsageResult) {
-        for outcome in [result.cpu, result.memory].into_iter().flatten() {
+        for outcome in result.values() {
             match outcome {
                 Ok(()) => self.accepted += 1,
                 Err(SampleRejected::Negative) => self.negative += 1,

@@ -25,7 +25,6 @@ use crate::{
 pub enum Requeue {
     /// At its offset within the period.
     Periodic,
-    /// After this time.
     After(Duration),
     OnChange,
 }
@@ -42,7 +41,6 @@ pub trait AutoscalerKind: Sized + Send + Sync + 'static {
     type Status: Clone + Debug + Default + PartialEq + Serialize + Send + Sync;
     /// What is kept from reconcile to reconcile besides what all kinds keep.
     type State: Clone + Debug + Default + Send;
-    /// What is stored of a pod.
     type Pod: CachedPod;
 
     /// The plural name of the resource, for metrics.
@@ -65,16 +63,13 @@ pub trait AutoscalerKind: Sized + Send + Sync + 'static {
 
 /// A kind of autoscaler that a [`ReplicaController`] runs: its reconcile, and how status and events are rendered.
 pub trait ReplicaAutoscaler: AutoscalerKind {
-    /// A decision, with what its status and events are rendered from.
     type Decision: DecisionRecord<Self::Status>;
     type Condition: Clone + Debug + Send + Sync;
 
     /// The name of the controller, for health and metrics.
     const NAME: &'static str;
-    /// The field manager in `managedFields`.
     const FIELD_MANAGER: &'static str;
 
-    /// The span of an object's log lines.
     fn log_span(object: &Self::Object) -> Span;
 
     /// The workload whose replicas are set.
@@ -126,7 +121,6 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
         None
     }
 
-    /// The status after changes of conditions.
     fn with_conditions(
         &self,
         before: &Self::Status,
@@ -162,7 +156,6 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
         None
     }
 
-    /// Updates what is exported of the status.
     fn export_status(_exported: &mut ExportedState, _status: &Self::Status) {}
 
     /// Observes the start of a reconcile, and how late it is.
@@ -174,7 +167,6 @@ pub trait ReplicaAutoscaler: AutoscalerKind {
 /// The result of a write of the metadata: the new object, or `None` if it is gone.
 pub type MetadataResult<A> = Result<Option<Arc<<A as AutoscalerKind>::Object>>, WriteError>;
 
-/// A decision about the replicas of a workload.
 pub trait DecisionRecord<S>: Debug + Send + Sync + 'static {
     /// The new replicas and the reason, if they change.
     fn change(&self) -> Option<(i32, &str)>;

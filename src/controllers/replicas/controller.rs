@@ -1,7 +1,6 @@
 //! The controller of one kind of replica autoscaler: its queue of objects, its workers, and its queue of writes.
 
 use std::{
-    fmt,
     sync::{Arc, OnceLock, Weak, atomic::Ordering},
     time::Duration,
 };
@@ -27,7 +26,7 @@ use crate::{
     },
     controllers::{
         runtime::{
-            config::{ElectionConfig, ProcessConfig},
+            config::{ElectionConfig, ProcessConfig, new_election},
             context::ControllerContext,
             controller::ControllerTasks,
             liveness_thread::Liveness,
@@ -41,7 +40,6 @@ use crate::{
     },
 };
 
-/// The flags of the controllers of all kinds.
 #[derive(Clone, Debug)]
 pub struct ReplicaSettings {
     pub process: ProcessConfig,
@@ -55,7 +53,6 @@ pub struct ReplicaSettings {
     pub workers: usize,
     /// The minimum time between status updates that only change values.
     pub status_interval: Duration,
-    /// Timeout of requests to the API server.
     pub request_timeout: Duration,
     /// The namespaces to watch; empty for all.
     pub namespaces: Vec<String>,
@@ -82,15 +79,6 @@ pub struct ReplicaController<A: ReplicaAutoscaler> {
     traffic: ApiTrafficMetrics,
     /// The state of the leader election; unset if it is disabled.
     election: OnceLock<ElectionState>,
-}
-
-impl<A: ReplicaAutoscaler> fmt::Debug for ReplicaController<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplicaController")
-            .field("name", &A::NAME)
-            .field("lease", &self.settings.election.name)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<A: ReplicaAutoscaler> ReplicaController<A> {
@@ -171,7 +159,6 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         watches
     }
 
-    /// Number of reconciles so far.
     pub fn reconciles(&self) -> u64 {
         self.health.reconciles.load(Ordering::Acquire)
     }
@@ -199,7 +186,8 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         let (permit, stats) = (&self.permit, Arc::clone(&self.status.stats));
         let lease = settings.election.name.clone();
         let health = (&self.health.reporter, settings.compat);
-        let election = settings.election.election(lease, &self.liveness, permit, stats, health)?;
+        let election =
+            new_election(&settings.election, lease, &self.liveness, permit, stats, health)?;
         self.election.get_or_init(|| election.state());
         Some(election)
     }
@@ -210,7 +198,6 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         election.is_some_and(|election| election.leader_state() == LeaderState::Standby)
     }
 
-    /// Spawns the watches, the workers and the writers.
     pub(in crate::controllers) fn spawn_tasks(self: &Arc<Self>, tasks: &mut ControllerTasks) {
         let group = &mut tasks.workers;
         self.watches.start(group);
@@ -229,7 +216,6 @@ impl<A: ReplicaAutoscaler> ReplicaController<A> {
         }
     }
 
-    /// Updates the gauges of watches, writes and the queue.
     pub(in crate::controllers) fn refresh_gauges(&self) {
         let watches = self.watches.required.iter().chain(self.workloads.scopes.scale_watches());
         export_watch_metrics(&self.traffic, watches);

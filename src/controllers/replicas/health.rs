@@ -24,7 +24,6 @@ pub(super) struct ControllerHealth {
     pub loop_watchdog: LoopWatchdog,
     pub loop_metrics: LoopMetrics,
     pub reporter: HealthReporter,
-    /// The number of reconciles so far.
     pub reconciles: AtomicU64,
 }
 

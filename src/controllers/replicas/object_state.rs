@@ -34,12 +34,10 @@ pub struct ObjectState<A: AutoscalerKind> {
     pub is_idle: bool,
     /// Replicas that this process has added and removed.
     pub replicas_moved: Option<(u64, u64)>,
-    /// Consecutive failed reconciles.
     pub failures: u32,
     /// The resourceVersion of the scale that was last read or written, to detect older ones.
     pub scale_version: Option<u64>,
     pub exported: Option<Arc<ExportedState>>,
-    /// What the kind of object keeps.
     pub own: A::State,
 }
 
@@ -98,7 +96,6 @@ impl<A: AutoscalerKind> ObjectState<A> {
         }
     }
 
-    /// Whether the object is a newer version than `other` of the same object.
     pub fn is_newer_than(&self, other: &A::Object) -> bool {
         let version = |object: &A::Object| {
             object.resource_version().and_then(|version| version.parse::<u64>().ok())

@@ -38,7 +38,6 @@ struct QueueEntry<A: AutoscalerKind> {
     completions: Vec<Completion<A>>,
     /// Whether the scale was written during the reconcile, which has decided on an outdated state.
     is_outdated: bool,
-    /// The object that is being reconciled.
     running: Option<Arc<A::Object>>,
     /// The exported state of the object that is being reconciled.
     exported: Option<Arc<ExportedState>>,
@@ -94,7 +93,6 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         }
     }
 
-    /// Takes the next object that is due.
     pub fn pop_due(&self, now: Time) -> NextItem<A> {
         let mut inner = self.inner.lock();
         let Some((at, key)) = inner.due.first().cloned() else { return NextItem::NoneUntil(None) };
@@ -227,7 +225,6 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
         }
     }
 
-    /// The number of objects.
     pub fn len(&self) -> usize {
         self.inner.lock().len()
     }
@@ -244,12 +241,10 @@ impl<A: AutoscalerKind> ReconcileQueue<A> {
             && inner.entries.values().all(|entry| entry.state.is_some())
     }
 
-    /// The number of objects that are due.
     pub fn overdue(&self, now: Time) -> usize {
         self.inner.lock().due.iter().take_while(|(at, _)| *at <= now).count()
     }
 
-    /// How long the first object in the queue is overdue.
     pub fn longest_wait(&self, now: Time) -> Duration {
         let waited = |(at, _): &(Time, ObjectKey)| now.nanos_since(*at).max(0).unsigned_abs();
         Duration::from_nanos(self.inner.lock().due.first().map_or(0, waited))

@@ -28,11 +28,9 @@ pub(in crate::controllers) struct Scaling<'a> {
     pub target: &'a ScaleTarget,
     pub observed: ObservedScale,
     pub observed_at: Instant,
-    /// Whether the object is in dry run.
     pub is_dry_run: bool,
 }
 
-/// What follows a write of the scale.
 pub(super) enum ScaleFollowUp<A: ReplicaAutoscaler> {
     Nothing,
     /// The object has to be reconciled again.
@@ -40,7 +38,6 @@ pub(super) enum ScaleFollowUp<A: ReplicaAutoscaler> {
     Report(Option<StatusWrite<A>>, Vec<Event>),
 }
 
-/// Applies decisions, and writes scales.
 pub(in crate::controllers) struct ScaleWriter<A: ReplicaAutoscaler> {
     pub(super) status: Arc<StatusWriter<A>>,
     pub(super) workloads: Arc<Workloads<A::Pod>>,
@@ -204,7 +201,6 @@ impl<A: ReplicaAutoscaler> ScaleWriter<A> {
         ScaleResult { write, end, scale_version }
     }
 
-    /// Applies the result of a write of the scale to the state of the object.
     pub(super) fn complete_scale(
         &self,
         state: &mut ObjectState<A>,

@@ -284,7 +284,6 @@ impl<A: ReplicaAutoscaler> StatusWriter<A> {
         }
     }
 
-    /// Emits an event about an object.
     pub fn emit(
         &self,
         state: &ObjectState<A>,

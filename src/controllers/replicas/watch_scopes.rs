@@ -20,7 +20,6 @@ pub(in crate::controllers) struct WatchScope<P: CachedPod> {
     pod_store: Mutex<PodStore<P>>,
 }
 
-/// The pods, and what they have in common.
 #[derive(Debug)]
 struct PodStore<P: CachedPod> {
     pods: LabelStore<P>,
@@ -33,7 +32,6 @@ impl<P: CachedPod> Default for PodStore<P> {
     }
 }
 
-/// The watches of all configured namespaces.
 #[derive(Debug)]
 pub(in crate::controllers) struct WatchScopes<P: CachedPod>(Vec<Arc<WatchScope<P>>>);
 
@@ -75,7 +73,6 @@ impl<P: CachedPod> WatchScopes<P> {
         self.0.iter().flat_map(|scope| scope.scales.watches())
     }
 
-    /// The scale of an object, if it is cached.
     pub fn scale(&self, target: &ObjectReference) -> Option<ScaleState> {
         self.scope_of(&target.namespace)?.scales.find(target)
     }

@@ -28,7 +28,6 @@ const LEADER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A reconcile that takes longer is parked, and its worker continues with the next object.
 const PARK_AFTER: Duration = Duration::from_secs(1);
-/// Parked reconciles for each worker.
 const PARKED_PER_WORKER: usize = 4;
 
 type ReconcileFuture = Pin<Box<dyn Future<Output = ()> + Send>>;

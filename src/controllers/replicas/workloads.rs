@@ -47,9 +47,7 @@ impl ObservedScale {
     }
 }
 
-/// Access to the workloads of a controller.
 pub(in crate::controllers) struct Workloads<P: CachedPod> {
-    /// Watches per namespace.
     pub scopes: WatchScopes<P>,
     pub scales: ScaleClient,
     compat: Compat,
@@ -68,7 +66,6 @@ impl<P: CachedPod> Workloads<P> {
         }
     }
 
-    /// The reference to a target in this namespace.
     pub(in crate::controllers) fn target(
         &self,
         namespace: &str,

@@ -32,9 +32,7 @@ const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How urgent a write is, most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::controllers) enum WriteClass {
-    /// More replicas.
     ScaleUp,
-    /// Fewer replicas.
     ScaleDown,
     Status,
     Event,
@@ -79,7 +77,6 @@ impl WriteClass {
 }
 
 pub(in crate::controllers) trait QueuedWrite: Send + 'static {
-    /// What it changes.
     fn part(&self) -> WritePart;
     fn adds_replicas(&self) -> bool;
     /// How many requests it makes if none fails, at least 1.
@@ -162,7 +159,6 @@ impl<W: QueuedWrite> Drop for ExpectedScale<'_, W> {
     }
 }
 
-/// The waiting writes of a controller.
 #[derive(Debug)]
 pub(in crate::controllers) struct WriteQueue<W> {
     inner: Mutex<Inner<W>>,
@@ -203,7 +199,6 @@ impl<W: QueuedWrite> WriteQueue<W> {
         ExpectedScale { queue: self, id }
     }
 
-    /// Whether an object is being written.
     pub fn is_in_flight(&self, key: &ObjectKey) -> bool {
         self.inner.lock().in_flight.contains(&(key.clone(), false))
     }

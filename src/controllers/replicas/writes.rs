@@ -28,7 +28,6 @@ pub(in crate::controllers) enum StatusChange<A: ReplicaAutoscaler> {
 }
 
 impl<A: ReplicaAutoscaler> StatusChange<A> {
-    /// The status after this change.
     pub fn apply(&self, autoscaler: &A, before: &A::Status, now: Time) -> A::Status {
         match self {
             Self::Decided(decision, outcome) => decision.status(before, outcome, now),
@@ -46,7 +45,6 @@ pub(in crate::controllers) struct StatusWrite<A: ReplicaAutoscaler> {
     pub status: Arc<A::Status>,
     pub change: StatusChange<A>,
     pub now: Time,
-    /// The reason of the event if it fails.
     pub failure_reason: &'static str,
     /// Whether the object is reconciled again if it fails: otherwise the next reconcile tries again.
     pub retries: bool,
@@ -81,7 +79,6 @@ pub(in crate::controllers) struct ScaleWrite<A: ReplicaAutoscaler> {
 }
 
 impl<A: ReplicaAutoscaler> ScaleWrite<A> {
-    /// The replicas that the decision is based on.
     pub fn spec_replicas(&self) -> i32 {
         self.observed.values().spec_replicas
     }

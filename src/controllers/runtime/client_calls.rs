@@ -16,7 +16,6 @@ use tower_service::Service;
 
 use crate::telemetry::{ApiRequestMetrics, PrometheusQueryMetrics};
 
-/// Wraps a client so that its requests are counted.
 pub(crate) fn with_call_metrics(client: Client, calls: ApiRequestMetrics) -> Client {
     let namespace = client.default_namespace().to_owned();
     Client::new(CountingService { client, calls }, namespace)

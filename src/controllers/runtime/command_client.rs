@@ -1,19 +1,15 @@
 //! Connects a command to a cluster like kubectl, with short timeouts.
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 use kube::{
-    Api, Client, Config,
-    api::ListParams,
+    Client, Config,
     config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-use serde::de::DeserializeOwned;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Objects for each page of a list request.
-const PAGE_SIZE: u32 = 500;
 
 /// How to connect to a cluster: by default to that of `KUBECONFIG` or `~/.kube/config`, or the own one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -110,23 +106,6 @@ pub async fn load_connection(
     let agent = agent.map_err(|error| NoCluster(error.to_string()))?;
     config.headers.push((http::header::USER_AGENT, agent));
     Ok(ClusterConnection { config, is_in_cluster })
-}
-
-/// Lists all objects, in pages.
-pub async fn list_all<K>(api: &Api<K>, parameters: ListParams) -> Result<Vec<K>, kube::Error>
-where
-    K: Clone + DeserializeOwned + fmt::Debug,
-{
-    let mut found = Vec::new();
-    let mut parameters = parameters.limit(PAGE_SIZE);
-    loop {
-        let page = api.list(&parameters).await?;
-        found.extend(page.items);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => parameters = parameters.continue_token(&token),
-            None => return Ok(found),
-        }
-    }
 }
 
 /// Why there is no cluster, by what is more likely to be meant: the own cluster in a pod, else the kubeconfig.

@@ -1,10 +1,11 @@
 //! Settings that all controllers have.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use super::{liveness_thread::Liveness, role_health::HealthReporter};
+pub use crate::cluster::leader::ElectionConfig;
 use crate::cluster::{
-    leader::{Election, ElectionOptions, Fence, election_rules},
+    leader::{Election, election_rules},
     write::{Permit, RateLimiter, WriteStats},
 };
 use plimsoll_core::types::compat::Compat;
@@ -67,67 +68,23 @@ impl fmt::Display for Address {
     }
 }
 
-/// Leader election settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ElectionConfig {
-    /// Whether leader election is enabled.
-    pub enabled: bool,
-    /// Duration of a lease that is not renewed.
-    pub lease_duration: Duration,
-    /// How long the leader retries to renew its lease before it steps down.
-    pub renew_deadline: Duration,
-    /// Interval between attempts.
-    pub retry_period: Duration,
-    pub name: String,
-    pub namespace: String,
-}
-
-impl ElectionConfig {
-    /// The election of this process, for a Lease with this name; `None` if it is disabled. Each renewal of the Lease writes
-    /// the health.
-    pub(crate) fn election(
-        &self,
-        name: String,
-        liveness: &Liveness,
-        permit: &Permit,
-        stats: Arc<WriteStats>,
-        (health, compat): (&HealthReporter, Compat),
-    ) -> Option<Election> {
-        let options = ElectionOptions {
-            name,
-            namespace: self.namespace.clone(),
-            identity: election_rules::identity(),
-            lease_duration: self.lease_duration,
-            renew_deadline: self.renew_deadline,
-            retry_period: self.retry_period,
-        };
-        let health = health.clone();
-        self.enabled.then(|| {
-            Election::new(liveness.client(), options, permit.fence.clone(), stats)
-                .with_lease_annotation(move || health.annotation(compat))
-        })
-    }
-
-    /// The permit to write while this process has the Lease. A dry run holds none, and writes nothing but events.
-    pub(crate) fn permit(&self, limiter: RateLimiter, is_dry_run: bool) -> Permit {
-        let needs_no_lease = is_dry_run || !self.enabled;
-        Permit::new(if needs_no_lease { Fence::open() } else { Fence::closed() }, limiter)
-    }
-
-    /// Rejects the same values as client-go.
-    pub fn validate(&self) -> Result<(), &'static str> {
-        if self.lease_duration <= self.renew_deadline {
-            return Err(
-                "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline",
-            );
-        }
-        if self.renew_deadline.as_secs_f64() <= 1.2 * self.retry_period.as_secs_f64() {
-            return Err(
-                "--leader-elect-renew-deadline must be longer than 1.2 times --leader-elect-retry-period",
-            );
-        }
-        Ok(())
-    }
+/// The election of this process, for a Lease with this name; `None` if it is disabled. Each renewal of the Lease writes the
+/// health.
+pub(crate) fn new_election(
+    config: &ElectionConfig,
+    name: String,
+    liveness: &Liveness,
+    permit: &Permit,
+    stats: Arc<WriteStats>,
+    (health, compat): (&HealthReporter, Compat),
+) -> Option<Election> {
+    let config = ElectionConfig { name, ..config.clone() };
+    let health = health.clone();
+    config.enabled.then(|| {
+        let (identity, fence) = (election_rules::identity(), permit.fence.clone());
+        Election::new(liveness.client(), config, identity, fence, stats)
+            .with_lease_annotation(move || health.annotation(compat))
+    })
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,7 +93,6 @@ pub struct LogConfig {
     pub verbosity: i32,
     pub format: LogFormat,
     pub file: Option<PathBuf>,
-    /// Whether to log to standard error.
     pub stderr: bool,
 }
 

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     cluster::{
         clock::Clock,
-        server::{AdminServer, Probes, Stalled},
+        server::{AdminServer, Exposition, Probes, Stalled},
         watch::WatchFactory,
         write::WriteStats,
     },
@@ -32,11 +32,9 @@ pub struct ControllerContext {
     pub(crate) write_stats: Arc<WriteStats>,
     /// Tasks of components, started with the controller.
     pub(crate) tasks: ControllerTasks,
-    /// The controllers of scrapes and probes.
     pub(crate) controllers: Vec<Arc<dyn ScrapedController>>,
 }
 
-/// A controller, as far as scrapes and probes need it.
 pub(crate) trait ScrapedController: Probes {
     /// Updates gauges before a scrape.
     fn refresh_metrics(&self);
@@ -76,11 +74,11 @@ impl ControllerContext {
     pub(crate) fn serve(self, listeners: Vec<AdminServer>, tasks: &mut TaskGroup) {
         let (registry, controllers) = (Arc::new(self.registry), Arc::new(self.controllers));
         let scraped = Arc::clone(&controllers);
-        let exposition = Arc::new(move || {
+        let exposition: Exposition = Arc::new(move || {
             for controller in scraped.iter() {
                 controller.refresh_metrics();
             }
-            registry.scrape()
+            Box::new(registry.scrape())
         });
         let runtime = self.liveness.runtime();
         for listener in listeners {

@@ -32,7 +32,6 @@ pub trait ControllerConfig: Send + Sized + 'static {
 pub trait Controller: Probes + Sized + 'static {
     type Config: ControllerConfig<Controller = Self>;
 
-    /// The user agent of its requests.
     const USER_AGENT: &str;
 
     /// Builds the controller. Nothing is watched or written yet.
@@ -144,17 +143,14 @@ impl<C: Controller> ControllerHandle<C> {
         self.addresses[0]
     }
 
-    /// The address of probes.
     pub fn health(&self) -> SocketAddr {
         self.addresses[self.addresses.len() - 1]
     }
 
-    /// The state of its leader election, if it has one.
     pub const fn election(&self) -> Option<&ElectionState> {
         self.election.as_ref()
     }
 
-    /// Whether it is ready, or what is missing.
     pub fn ready(&self) -> Result<(), Vec<String>> {
         self.controller.check_readiness()
     }

@@ -42,7 +42,6 @@ struct Observation {
 }
 
 impl HpaReplacement {
-    /// Whether the HPA controller of the cluster is replaced now.
     pub fn is_active(&self) -> bool {
         self.0.lock().is_active(Instant::now())
     }

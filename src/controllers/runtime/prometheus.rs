@@ -22,7 +22,6 @@ const MEMORY_STEP: Duration = Duration::from_mins(5);
 /// Upstream's default step.
 const UPSTREAM_STEP: Duration = Duration::from_hours(1);
 
-/// Configuration of a Prometheus server and its series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrometheusConfig {
     /// Address and authentication.
@@ -36,7 +35,6 @@ pub struct PrometheusConfig {
     /// The step of range queries; `None` uses the default.
     pub resolution: Option<Duration>,
     pub query_timeout: Duration,
-    /// Maximum number of concurrent queries.
     pub max_concurrent_queries: usize,
     /// Memory limit for history of incomplete time slices.
     pub buffer_bytes: u64,

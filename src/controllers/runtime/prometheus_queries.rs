@@ -22,9 +22,7 @@ pub struct PrometheusQueries {
     pub matchers: LabelMatchers,
     /// Which series the queries of a namespace may read.
     pub scope: TenantScope,
-    /// The maximum number of concurrent queries.
     pub max_concurrent: usize,
-    /// Timeout of a query.
     pub timeout: Duration,
 }
 

@@ -8,7 +8,6 @@ use plimsoll_core::{
     types::compat::Compat,
 };
 
-/// Shared health of a controller.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthReporter(Arc<Mutex<RoleHealth>>);
 
@@ -18,7 +17,6 @@ impl HealthReporter {
         Self(Arc::new(Mutex::new(RoleHealth::new(role, interval.as_secs_f64()))))
     }
 
-    /// Locks the health for reading or updating.
     pub fn lock(&self) -> MutexGuard<'_, RoleHealth> {
         self.0.lock()
     }

@@ -32,7 +32,6 @@ pub(crate) struct SizingStores {
     limit_ranges: Arc<Mutex<ObjectStore<ObjectKey, Vec<LimitRangeItem>>>>,
 }
 
-/// What the watches need that fill the stores.
 pub(crate) struct SizingWatches<'a> {
     /// The namespace to watch; `None` for all.
     pub namespace: Option<&'a str>,
@@ -58,7 +57,6 @@ impl Default for SizingStores {
 }
 
 impl SizingStores {
-    /// Adds the watches that fill the stores.
     pub fn add_watches(&self, watches: &mut WatchSet, settings: &SizingWatches<'_>) {
         let SizingWatches { namespace, compat, .. } = *settings;
         let limit_ranges = Arc::clone(&self.limit_ranges);

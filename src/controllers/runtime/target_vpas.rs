@@ -16,65 +16,53 @@ use crate::cluster::watch::WatchFactory;
 /// Cached VPAs, with one watch for each watched namespace, or one for all.
 pub struct Vpas {
     factory: WatchFactory,
-    watches: Vec<VpaWatch>,
+    watches: Vec<(Option<String>, Arc<VpaWatch>)>,
 }
 
-struct VpaWatch {
-    namespace: Option<String>,
-    vpas: Arc<OptionalWatch<VerticalPodAutoscaler, Arc<TargetVpa>>>,
-}
+type VpaWatch = OptionalWatch<VerticalPodAutoscaler, Arc<TargetVpa>>;
 
 impl Vpas {
     /// VPAs of these namespaces, or of all if empty.
     pub fn new(namespaces: &[String], factory: WatchFactory) -> Self {
-        let watches = if namespaces.is_empty() {
-            vec![VpaWatch::new(None)]
+        let stored = |vpa| Arc::new(target_vpa(vpa));
+        let watch = || VpaWatch::new("autoscaling.k8s.io", "verticalpodautoscalers", stored);
+        let scopes = if namespaces.is_empty() {
+            vec![None]
         } else {
-            namespaces.iter().map(|namespace| VpaWatch::new(Some(namespace.clone()))).collect()
+            namespaces.iter().cloned().map(Some).collect()
         };
+        let watches = scopes.into_iter().map(|scope| (scope, Arc::new(watch()))).collect();
         Self { factory, watches }
     }
 
     /// The VPAs of a target; `None` until all are listed.
     pub fn of_target(&self, namespace: &str, target: &ScaleTarget) -> Option<Vec<Arc<TargetVpa>>> {
-        let covers = |watch: &&VpaWatch| {
-            watch.namespace.as_deref().is_none_or(|watched| watched == namespace)
+        let (_, vpas) = self
+            .watches
+            .iter()
+            .find(|(watched, _)| watched.as_ref().is_none_or(|watched| watched == namespace))?;
+        let is_of_target = |vpa: &&Arc<TargetVpa>| {
+            let own = &vpa.spec.target_ref;
+            own.kind == target.kind && own.name == target.name
         };
-        self.watches.iter().find(covers)?.of_target(namespace, target)
+        vpas.read(|vpas| vpas.in_namespace(namespace).filter(is_of_target).cloned().collect())
     }
 
     pub async fn wait_until_known(&self) {
-        for watch in &self.watches {
-            watch.vpas.wait_until_known().await;
+        for (_, vpas) in &self.watches {
+            vpas.wait_until_known().await;
         }
     }
 
     /// Starts the watches. `consequence` follows where VPAs cannot be read.
     pub fn start(&self, consequence: &'static str, tasks: &mut TaskGroup) {
-        for VpaWatch { namespace, vpas } in &self.watches {
+        for (namespace, vpas) in &self.watches {
             let (factory, namespace) = (self.factory.clone(), namespace.clone());
             tasks.spawn_cancellable(Arc::clone(vpas).run(factory, namespace, consequence));
         }
     }
 }
 
-impl VpaWatch {
-    fn new(namespace: Option<String>) -> Self {
-        let stored = |vpa| Arc::new(target_vpa(vpa));
-        let vpas = OptionalWatch::new("autoscaling.k8s.io", "verticalpodautoscalers", stored);
-        Self { namespace, vpas: Arc::new(vpas) }
-    }
-
-    fn of_target(&self, namespace: &str, target: &ScaleTarget) -> Option<Vec<Arc<TargetVpa>>> {
-        let is_of_target = |vpa: &&Arc<TargetVpa>| {
-            let own = &vpa.spec.target_ref;
-            own.kind == target.kind && own.name == target.name
-        };
-        self.vpas.read(|vpas| vpas.in_namespace(namespace).filter(is_of_target).cloned().collect())
-    }
-}
-
-/// What is needed of a VPA.
 pub(crate) fn target_vpa(vpa: VerticalPodAutoscaler) -> TargetVpa {
     let name = vpa.name_any().into();
     let annotations: &BTreeMap<String, String> = vpa.annotations();
@@ -112,12 +100,18 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_the_vpas_of_the_target_are_found_once_they_are_listed() {
-        let watch = VpaWatch::new(None);
+    #[tokio::test]
+    async fn only_the_vpas_of_the_target_are_found_once_they_are_listed() {
+        let unused = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, tower::BoxError>>()
+        });
+        let client = kube::Client::new(unused, "default");
+
+        let watch = Vpas::new(&[], WatchFactory::dedicated(client));
+
         assert!(watch.of_target("shop", &target("web")).is_none(), "nothing is known yet");
         let vpas = [vpa("shop", "a", "web"), vpa("shop", "b", "db"), vpa("bank", "c", "web")];
-        watch.vpas.store_list(vpas);
+        watch.watches[0].1.store_list(vpas);
         let names = |namespace, name| {
             let found = watch.of_target(namespace, &target(name)).expect("they are listed");
             found.iter().map(|vpa| vpa.name.to_string()).collect::<Vec<_>>()

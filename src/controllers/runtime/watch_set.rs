@@ -97,7 +97,6 @@ impl WatchSet {
         self.add_task(Arc::clone(objects).run(factory, namespace, consequence));
     }
 
-    /// Adds a task that starts with the watches.
     pub fn add_task(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.lock().push(Box::pin(task));
     }

@@ -10,7 +10,7 @@ use super::Shared;
 use crate::cluster::clock::Clock;
 use plimsoll_core::{
     types::{Time, compat::Compat},
-    updater::guard::AdmissionLeaseStatus,
+    updater::guard::is_admission_ready,
 };
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,13 +74,11 @@ impl AdmissionCheck {
     pub(crate) fn is_ready(&self, lease: &Lease, compat: Compat, now: Time) -> bool {
         let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-        let lease_status = AdmissionLeaseStatus::Lease {
-            created: lease.creation_timestamp().map(|at| Time::from(at.0)),
-            renewed: renewed.map(|at| Time::from(at.0)),
-            // Upstream ignores the holder.
-            is_held: compat == Compat::Upstream || holder.is_some_and(|holder| !holder.is_empty()),
-        };
-        lease_status.is_ready(now, self.timeout)
+        let created = lease.creation_timestamp().map(|at| Time::from(at.0));
+        let renewed = renewed.map(|at| Time::from(at.0));
+        // Upstream ignores the holder.
+        let is_held = compat == Compat::Upstream || holder.is_some_and(|holder| !holder.is_empty());
+        is_admission_ready(created, renewed, is_held, self.timeout, now)
     }
 }
 

@@ -262,7 +262,7 @@ impl PassRunner {
             ("resize", BudgetKind::Resize, guards.cluster_resizes),
         ] {
             let allowed = allowance.map(|allowance| allowance.limit_for(settings.cluster_pods));
-            metrics.set_budget(label, ledger.in_cluster(kind, now), allowed);
+            metrics.set_budget(label, ledger.changes(kind).in_cluster(now), allowed);
         }
         metrics.cluster_open.set_bool(ledger.open_until(now).is_some());
         let objects = stores.counts().0 as u64;

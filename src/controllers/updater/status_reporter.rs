@@ -50,17 +50,11 @@ const ROUTINE_REASONS: [&str; 7] = [
 struct PausedState {
     pods: BTreeMap<&'static str, usize>,
     /// The most important reason, which the condition reports.
-    reason: Option<PauseReason>,
+    reason: Option<SkipReason>,
     /// UIDs of pods whose resize is infeasible.
     infeasible: BTreeSet<Box<str>>,
     /// Whether the state is not known yet, so that the previous report remains.
     is_pending: bool,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct PauseReason {
-    code: &'static str,
-    message: String,
 }
 
 /// Why updates are held back, by VPA: for the conditions and for the metrics of objects.
@@ -167,8 +161,7 @@ fn paused_state(workload: &Workload, decision: &Decision) -> PausedState {
             top_reason = Some((weight, skip));
         }
     }
-    state.reason = top_reason
-        .map(|(_, skip)| PauseReason { code: skip.into_str(), message: skip.to_string() });
+    state.reason = top_reason.map(|(_, skip)| skip.clone());
     state
 }
 
@@ -214,14 +207,14 @@ impl StatusReporter {
         }
         // The watch may not show yet what this process reported; a report of a previous leader is on the VPA.
         let previous_reason = match before.filter(|before| !before.is_pending) {
-            Some(before) => before.reason.map(|reason| to_camel_case(reason.code)),
+            Some(before) => before.reason.map(|reason| to_camel_case(reason.into_str())),
             None => paused_condition(&workload.vpa).map(|condition| condition.reason.clone()),
         };
         if let Some(reason) =
-            reason.filter(|reason| previous_reason != Some(to_camel_case(reason.code)))
+            reason.filter(|reason| previous_reason != Some(to_camel_case(reason.into_str())))
         {
-            let message = format!("Updates are held back: {}.", reason.message);
-            let is_routine = ROUTINE_REASONS.contains(&reason.code);
+            let message = format!("Updates are held back: {reason}.");
+            let is_routine = ROUTINE_REASONS.contains(&reason.into_str());
             self.events.emit_vpa_event(workload, CONDITION, message, now, !is_routine);
         }
     }
@@ -254,14 +247,14 @@ fn paused_condition(vpa: &VerticalPodAutoscaler) -> Option<&Condition> {
 /// The desired conditions of a VPA; `None` if they are up to date.
 fn desired_conditions(
     vpa: &VerticalPodAutoscaler,
-    pause: Option<&PauseReason>,
+    pause: Option<&SkipReason>,
     now: Time,
 ) -> Option<Vec<Condition>> {
     let status = vpa.status.as_ref();
     let mut conditions = status.map(|status| status.conditions.clone()).unwrap_or_default();
     let known = conditions.iter().position(|condition| condition.kind == CONDITION);
     let (status, reason, message) = match pause {
-        Some(pause) => ("True", to_camel_case(pause.code), pause.message.clone()),
+        Some(pause) => ("True", to_camel_case(pause.into_str()), pause.to_string()),
         None if known.is_none() => return None,
         None => ("False", "NothingHoldsBack".to_owned(), String::new()),
     };
@@ -313,7 +306,7 @@ mod tests {
     #[test]
     fn foreign_conditions_stay_and_ours_is_written_only_on_change() {
         let theirs = json!([{"type": "RecommendationProvided", "status": "True"}]);
-        let open = PauseReason { code: "breaker_open", message: "pods got worse".to_owned() };
+        let open = SkipReason::BreakerOpen { until: THEN };
         let nothing = desired_conditions(&vpa(&theirs), None, THEN);
         assert_eq!(nothing, None, "there is nothing to report");
         let conditions = desired_conditions(&vpa(&theirs), Some(&open), THEN).expect("it is new");
@@ -326,7 +319,7 @@ mod tests {
         let closed = desired_conditions(&now, None, later).expect("it is over");
         assert_eq!((closed[1].status.as_str(), closed[1].message.as_str()), ("False", ""));
         assert_eq!(closed[1].last_transition_time, Some(to_meta_time(later)));
-        let other = PauseReason { code: "cool_down", message: "it rests".to_owned() };
+        let other = SkipReason::CoolDown { until: THEN };
         let other = desired_conditions(&now, Some(&other), later).expect("the conditions differ");
         let since = Some(to_meta_time(THEN));
         assert_eq!(other[1].last_transition_time, since, "it was blocked before");

@@ -6,7 +6,6 @@ use super::super::replicas::ReplicaSettings;
 use crate::{controllers::runtime::prometheus_queries::PrometheusQueries, telemetry::LabelSet};
 use plimsoll_core::{api::scale_target::TlsConfig, types::compat::Fixes};
 
-/// Everything that flags can configure.
 #[derive(Clone, Debug)]
 pub struct WatermarkConfig {
     pub settings: ReplicaSettings,

@@ -5,8 +5,8 @@ use kube::{Api, api::ListParams, core::Status};
 use serde::Deserialize;
 
 use crate::{
-    cluster::write::set_dry_run,
-    controllers::runtime::command_client::{Cluster, list_all},
+    cluster::{paged_requests::list_pages, write::set_dry_run},
+    controllers::runtime::command_client::Cluster,
 };
 use plimsoll_core::api::wpa::WatermarkPodAutoscaler;
 
@@ -49,7 +49,6 @@ pub enum ObjectSelection {
 pub struct DryRunSetting {
     pub namespace: String,
     pub name: String,
-    /// Whether the object is in dry run.
     pub dry_run: bool,
 }
 
@@ -76,7 +75,6 @@ pub async fn find(
     }
 }
 
-/// Reads the dry-run setting of one object.
 pub async fn find_one(
     cluster: &Cluster,
     namespace: &str,
@@ -112,8 +110,9 @@ async fn list_objects(
     if !selector.is_empty() {
         parameters = parameters.labels(selector);
     }
-    let objects = list_all(&api, parameters).await;
-    let objects = objects.map_err(|why| error_message("WatermarkPodAutoscalers", &why))?;
+    let mut objects = Vec::new();
+    let listed = list_pages(&api, parameters, |page| objects.extend(page)).await;
+    listed.map_err(|why| error_message("WatermarkPodAutoscalers", &why))?;
     let setting = |object: DryRunObject| DryRunSetting {
         namespace: object.metadata.namespace.unwrap_or_default(),
         name: object.metadata.name.unwrap_or_default(),

@@ -13,7 +13,6 @@ use crate::{
     telemetry::{RecommenderCall, WatermarkMetrics, client_label},
 };
 
-/// Counts calls to recommenders.
 pub(super) struct RecommenderCallMetrics {
     pub metrics: WatermarkMetrics,
     /// Calls in flight by client.

@@ -13,6 +13,7 @@ use plimsoll_core::{
         conditions::ConditionUpdate,
         pending_scale::resolve_pending_scale,
         spec::{has_defaults, target_name, with_defaults},
+        status_update::StatusBuilder,
         validation::{SpecError, validate},
         vpa_wave,
     },
@@ -206,15 +207,15 @@ impl Reconcile<'_> {
         }
         let outcome = if decision.proposal.is_ok() { "decided" } else { "held" };
         let started = Instant::now();
-        let decision = WatermarkDecision {
+        let builder = StatusBuilder {
             spec: self.spec.clone(),
             namespace: key.namespace.to_string(),
-            decision,
-            resolved_status,
             compat: config.settings.compat,
             skips_idle_events: config.skips_idle_events,
             fixes,
         };
+        let decision = WatermarkDecision { builder, decision, resolved_status };
+
         let target = &self.spec.scale_target_ref;
         let scaling = Scaling { target, observed, observed_at, is_dry_run };
         controller

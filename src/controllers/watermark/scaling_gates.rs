@@ -193,7 +193,6 @@ async fn check_alert(
     Some(monitor_gate::evaluate_alert(name, &alert, opens_if_unknown, period))
 }
 
-/// The options of the annotations of an object, and the invalid annotations.
 pub(in crate::controllers) fn read_annotations(
     annotations: &std::collections::BTreeMap<String, String>,
     period: Duration,

@@ -1,12 +1,9 @@
 //! A decision about a WatermarkPodAutoscaler, from which its status and events are rendered.
 
 use plimsoll_core::{
-    api::wpa::{WatermarkPodAutoscalerSpec, WatermarkPodAutoscalerStatus},
+    api::wpa::WatermarkPodAutoscalerStatus,
     scaling::{Event, ScaleOutcome},
-    types::{
-        Time,
-        compat::{Compat, Fixes},
-    },
+    types::Time,
     watermark::{Decision, conditions, status_update::StatusBuilder},
 };
 
@@ -15,28 +12,10 @@ use super::super::replicas::DecisionRecord;
 /// A decision with what its status and events are rendered from.
 #[derive(Debug)]
 pub struct WatermarkDecision {
-    pub spec: WatermarkPodAutoscalerSpec,
-    pub namespace: String,
+    pub builder: StatusBuilder,
     pub decision: Decision,
     /// The status with the pending scale resolved: one that was never made is undone.
     pub resolved_status: WatermarkPodAutoscalerStatus,
-    pub compat: Compat,
-    pub skips_idle_events: bool,
-    pub fixes: Fixes,
-}
-
-impl WatermarkDecision {
-    /// Renders status and events at this time.
-    fn builder(&self, now: Time) -> StatusBuilder<'_> {
-        StatusBuilder {
-            spec: &self.spec,
-            namespace: &self.namespace,
-            compat: self.compat,
-            skips_idle_events: self.skips_idle_events,
-            now,
-            fixes: self.fixes,
-        }
-    }
 }
 
 impl DecisionRecord<WatermarkPodAutoscalerStatus> for WatermarkDecision {
@@ -59,12 +38,12 @@ impl DecisionRecord<WatermarkPodAutoscalerStatus> for WatermarkDecision {
         let mut base = before.clone();
         base.last_scale_time.clone_from(&self.resolved_status.last_scale_time);
         base.scaling_events_count = self.resolved_status.scaling_events_count;
-        self.builder(now).status(&base, &self.decision, outcome)
+        self.builder.status(&base, &self.decision, outcome, now)
     }
 
-    fn events(&self, outcome: &ScaleOutcome, now: Time) -> Vec<Event> {
+    fn events(&self, outcome: &ScaleOutcome, _: Time) -> Vec<Event> {
         let last = self.resolved_status.last_scale_time.as_ref().map(conditions::from_timestamp);
-        self.builder(now).events(&self.decision, outcome, last)
+        self.builder.events(&self.decision, outcome, last)
     }
 
     fn status_failure_reason(&self, outcome: &ScaleOutcome) -> &'static str {

@@ -292,7 +292,6 @@ impl ServerProbe {
     }
 }
 
-/// Logs all queries with their cost.
 #[derive(Debug, Default)]
 struct QueryLog(Mutex<Vec<Evidence>>);
 

@@ -51,7 +51,6 @@ const CONCURRENT_REQUESTS: usize = 8;
 const MAX_OTHERS: usize = 200;
 /// The default of `--horizontal-pod-autoscaler-sync-period`.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(15);
-/// Timeout of the request for usage.
 const USAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The target's scale, and the UID of the target.

@@ -31,7 +31,6 @@ use crate::{
     report::doctor::hpa_lint::{HpaFinding, HpaLintReport},
 };
 
-/// Concurrent requests for scales.
 const CONCURRENT_REQUESTS: usize = 8;
 /// The scale and the pods of more objects than these are not read.
 const MAX_OBJECTS: usize = 1000;

@@ -19,7 +19,6 @@ const PAGE_SIZE: u32 = 500;
 /// Pages to read in search of names that complete the word.
 const MAX_PAGES: usize = 10;
 
-/// The objects whose names are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedKind {
     Namespace,

@@ -269,7 +269,7 @@ fn is_cluster_limit_reached(
         (BudgetKind::Resize, guards.cluster_resizes),
     ];
     limits.into_iter().any(|(kind, allowance)| {
-        let used = ledger.in_cluster(kind, now);
+        let used = ledger.changes(kind).in_cluster(now);
         allowance.is_some_and(|limit| limit.share > 0.0 && used >= limit.limit_for(pods))
     })
 }

@@ -219,7 +219,7 @@ struct HistoryLoader<'a> {
 
 impl Sink for HistoryLoader<'_> {
     fn snapshot(&mut self, key: ContainerKey, snapshot: Snapshot) {
-        match self.state.lock().vpa_registry.restore(&key, &snapshot, self.now) {
+        match self.state.lock().vpa_registry.restore(&key, &snapshot, self.now, false) {
             Ok(restored) => self.records.push(StoredRecord {
                 container: key.container,
                 // Upstream's format has no half-lives.

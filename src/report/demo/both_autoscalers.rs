@@ -9,7 +9,6 @@ use super::scenario_run::{DemoError, ProgressObserver};
 /// Simulated days: two weeks, because replicas drift slowly. The first two days are not counted.
 const DAYS: u64 = 14;
 
-/// What the service had on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceMeans {
@@ -49,7 +48,6 @@ pub fn simulate(seed: u64, observer: &dyn ProgressObserver) -> Result<BothAutosc
 }
 
 impl BothAutoscalers {
-    /// The result in one sentence.
     pub fn summary(&self) -> String {
         let Self { days, memory_only, upstream, coordinated } = self;
         let means = |means: &ServiceMeans| {

@@ -123,7 +123,6 @@ pub struct Recommended {
     pub explanation: Explanation,
 }
 
-/// Short reasons for a recommendation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasons {
     pub cpu: String,

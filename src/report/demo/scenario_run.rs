@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use async_trait::async_trait;
 use plimsoll_core::{
-    recommender::{ContainerPolicy, ResourceAmounts, Settings, VpaSettings},
+    api::{ResourceList, vpa::ContainerPolicy},
+    recommender::{Settings, VpaSettings},
     sim::{
         Cluster, ContainerMinute, MinuteSink as _, Recommender, UpdatePolicy,
         WorkloadRecommendation,
@@ -50,10 +51,8 @@ pub trait ProgressObserver: Send {
     }
 }
 
-/// Why a demo failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
-    /// The storage failed.
     #[error(transparent)]
     Storage(#[from] plimsoll_storage::Error),
     #[error(
@@ -181,8 +180,8 @@ fn cluster(
 fn recommender(config: &Config, workloads: &[DemoWorkload]) -> Recommender {
     let vpas = workloads.iter().map(|DemoWorkload { workload, max_memory, .. }| {
         let policies = max_memory.iter().map(|max| ContainerPolicy {
-            container: plimsoll_core::recommender::policy::EVERY_CONTAINER.into(),
-            max_allowed: ResourceAmounts { cpu: None, memory: Some(Quantity::from(*max)) },
+            container_name: "*".into(),
+            max_allowed: ResourceList::cpu_and_memory(None, Some(Quantity::from(*max))),
             ..ContainerPolicy::default()
         });
         let key = ObjectKey::new(workload.namespace.clone(), workload.name.clone());
@@ -258,10 +257,8 @@ impl WritePermit for UnfencedPermit {
 /// The maximum number of simulated days. Up to this, sums fit into integers that every JSON parser represents exactly.
 pub const MOST_DAYS: u32 = 90;
 
-/// Configuration of a demo.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Seed of the random load.
     pub seed: u64,
     /// Simulated days, 1 to `MOST_DAYS`.
     pub days: u32,

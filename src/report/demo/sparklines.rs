@@ -63,7 +63,6 @@ pub(super) fn render_sparklines(page: &mut Page<'_>, report: &DemoReport) {
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const LETTERS: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
-/// How the values of one character are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellAggregation {
     Mean,

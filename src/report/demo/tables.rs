@@ -70,24 +70,24 @@ pub(super) fn rows(container: &ContainerReport, recommended: &Recommended) -> Ve
     let Recommended { advice: ResourceRecommendation { target, lower, upper }, why, .. } =
         recommended;
     let request = container.template.request;
-    let cpu = target.cpu.zip(lower.cpu).zip(upper.cpu).map(|((target, lower), upper)| Row {
-        resource: "cpu",
-        request: cpu(request.cpu),
-        target: cpu(target),
-        lower: cpu(lower),
-        upper: cpu(upper),
-        change: change(request.cpu.0, target.0),
-        why: why.cpu.clone(),
+    let row = |resource, [request, target, lower, upper]: [String; 4], change, why: &String| Row {
+        resource,
+        request,
+        target,
+        lower,
+        upper,
+        change,
+        why: why.clone(),
+    };
+    let amounts = target.cpu.zip(lower.cpu).zip(upper.cpu);
+    let cpu = amounts.map(|((target, lower), upper)| {
+        let change = change(request.cpu.0, target.0);
+        row("cpu", [request.cpu, target, lower, upper].map(cpu), change, &why.cpu)
     });
     let amounts = target.memory.zip(lower.memory).zip(upper.memory);
-    let memory = amounts.map(|((target, lower), upper)| Row {
-        resource: "memory",
-        request: memory(request.memory),
-        target: memory(target),
-        lower: memory(lower),
-        upper: memory(upper),
-        change: change(request.memory.0, target.0),
-        why: why.memory.clone(),
+    let memory = amounts.map(|((target, lower), upper)| {
+        let change = change(request.memory.0, target.0);
+        row("memory", [request.memory, target, lower, upper].map(memory), change, &why.memory)
     });
     cpu.into_iter().chain(memory).collect()
 }

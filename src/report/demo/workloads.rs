@@ -16,7 +16,6 @@ pub const NAMESPACE: &str = "shop";
 #[derive(Clone, Debug)]
 pub struct DemoWorkload {
     pub workload: Workload,
-    /// A short description.
     pub story: &'static str,
     /// The maximum memory of its policy (`maxAllowed`), if there is one.
     pub max_memory: Option<Bytes>,

@@ -21,7 +21,6 @@ pub struct ClusterReport {
     pub schema_version: u32,
     pub kind: String,
     pub version: String,
-    /// When the cluster was read.
     pub at: Time,
     /// The URL of the API server.
     pub cluster: String,
@@ -47,7 +46,6 @@ impl ClusterReport {
         }
     }
 
-    /// The number of findings of a level.
     pub fn count(&self, level: Level) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }

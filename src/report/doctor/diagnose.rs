@@ -19,7 +19,6 @@ use super::{
 };
 use crate::report::style::format_span;
 
-/// Builds the report about a server.
 pub fn diagnose(facts: ProbeResults) -> DoctorReport {
     let (kind, version) = detect_flavor(
         &facts.address,

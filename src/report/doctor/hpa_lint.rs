@@ -16,7 +16,6 @@ pub struct HpaLintReport {
     pub version: String,
     /// When the objects were read.
     pub at: Time,
-    /// The number of objects that were checked.
     pub objects: usize,
     /// Likely mistakes, by object.
     pub findings: Vec<HpaFinding>,

@@ -39,7 +39,6 @@ impl<T> Default for ProbeAnswer<T> {
     }
 }
 
-/// The stages of a diagnosis, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     #[default]

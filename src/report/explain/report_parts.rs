@@ -44,7 +44,6 @@ impl ReportHeader {
     }
 }
 
-/// A problem to check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// A stable identifier, independent of the message.

@@ -146,7 +146,7 @@ mod tests {
                 name: format!("web-{index}").into(),
                 replicas,
                 pods: (0..pods).map(|pod| format!("web-{index}-{pod}").into()).collect(),
-                containers: vec![Container::default()],
+                containers: [Container::default()].into(),
                 ..Workload::default()
             })
         };

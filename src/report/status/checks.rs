@@ -20,7 +20,6 @@ const CLOCK_TOLERANCE_SECONDS: f64 = 5.0;
 /// The share of objects with stale data above which it is more than a few newly started pods.
 const STALE_SHARE: f64 = 0.1;
 
-/// Builds the report from the collected Leases and pods.
 pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
     let mut findings = Vec::new();
     let mut roles: Vec<RoleReport> =
@@ -61,7 +60,6 @@ pub fn build_report(facts: &Facts, version: &str, now: Time) -> StatusReport {
     }
 }
 
-/// Returns the role of a Lease, from its reported health or its name.
 fn lease_role(lease: &LeaseFacts) -> Option<String> {
     if let Some(vitals) = &lease.vitals {
         return Some(vitals.role.clone());

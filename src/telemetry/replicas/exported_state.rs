@@ -140,7 +140,7 @@ impl ExportedState {
         };
         let is_up = self.restrictions().contains(&Restriction::StabilizedUp);
         let direction = if is_up { ScaleDirection::Up } else { ScaleDirection::Down };
-        emit(direction.as_str(), until.nanos_since(now).max(0) as f64 / 1e9);
+        emit(direction.into_str(), until.nanos_since(now).max(0) as f64 / 1e9);
     }
 
     pub(in crate::telemetry) fn emit_pods(&self, emit: &mut EmitSample<'_>) {
@@ -152,8 +152,8 @@ impl ExportedState {
 
     pub(in crate::telemetry) fn emit_cooldowns(&self, emit: &mut EmitSample<'_>) {
         if let Some((up, down)) = self.cooldown_seconds {
-            emit(ScaleDirection::Down.as_str(), down);
-            emit(ScaleDirection::Up.as_str(), up);
+            emit(ScaleDirection::Down.into_str(), down);
+            emit(ScaleDirection::Up.into_str(), up);
         }
     }
 

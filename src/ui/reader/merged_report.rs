@@ -8,7 +8,7 @@ use plimsoll_core::{
     rightsizing::{
         ReportOptions,
         assembly::{Assembly, each_report},
-        evidence::ContainerEvidence,
+        evidence::{ContainerEvidence, EvidenceGap},
         report::{Report, WorkloadReport},
         survey::{Amounts, Workload},
     },
@@ -32,11 +32,18 @@ pub(super) struct MergedReport {
     collected: Arc<Collected>,
     options: ReportOptions,
     now: Time,
+    /// The evidence of workloads whose history was not read, which may be all of them.
+    unread: ContainerEvidence,
 }
 
 impl MergedReport {
     pub fn new(config: &RecommendConfig, collected: Arc<Collected>, now: Time) -> Self {
-        Self { options: collected.report_options(config), collected, now }
+        Self {
+            options: collected.report_options(config),
+            collected,
+            now,
+            unread: unread_evidence(),
+        }
     }
 
     /// The report without its workloads, and a row of each of them.
@@ -54,10 +61,13 @@ impl MergedReport {
         vpas: &Vpas,
         workload: &Workload,
     ) -> Vec<Option<Cow<'_, ContainerEvidence>>> {
-        let read = self.collected.evidence_of(workload);
+        let all = self.collected.evidence_of(workload);
         let vpa = vpa_of(workload, vpas);
         let containers = workload.all_containers().map(|container| {
-            let read = read.and_then(|evidence| evidence.get(&container.name));
+            let read = match all {
+                Some(evidence) => evidence.get(&container.name),
+                None => Some(&self.unread),
+            };
             let mut of_vpa = vpa.iter().flat_map(|vpa| &vpa.containers);
             match of_vpa.find(|one| *one.name == *container.name) {
                 Some(recommended) => Some(Cow::Owned(with_target(read, recommended))),
@@ -88,6 +98,10 @@ impl WorkloadReports for MergedReport {
         let workload = self.collected.survey.workloads.get(index);
         Box::new(workload.into_iter().flat_map(|workload| workload.labels.iter()))
     }
+}
+
+fn unread_evidence() -> ContainerEvidence {
+    ContainerEvidence { gap: Some(EvidenceGap::Unread), ..ContainerEvidence::default() }
 }
 
 fn vpa_of<'a>(workload: &Workload, vpas: &'a Vpas) -> Option<&'a Arc<VpaFacts>> {
@@ -174,7 +188,8 @@ mod tests {
             ..Collected::default()
         };
         let options = ReportOptions::default();
-        MergedReport { collected: Arc::new(collected), options, now: Time::from_secs(7) }
+        let collected = Arc::new(collected);
+        MergedReport { collected, options, now: Time::from_secs(7), unread: unread_evidence() }
     }
 
     fn made_again(merged: &MergedReport, vpas: &Vpas, rows: &[WorkloadRow]) -> Vec<WorkloadReport> {
@@ -187,8 +202,12 @@ mod tests {
     #[test]
     fn reports_that_are_made_again_are_those_of_the_command() {
         let merged = merged();
-        let evidence = |workload: &Workload, container: &Container| {
-            merged.collected.evidence_of(workload)?.get(&container.name)
+        let evidence = |workload: &Workload, container: &Container| match merged
+            .collected
+            .evidence_of(workload)
+        {
+            Some(evidence) => evidence.get(&container.name),
+            None => Some(&merged.unread),
         };
         let survey = &merged.collected.survey;
         let of_command = report(survey, &evidence, &merged.options, merged.now);
@@ -197,6 +216,9 @@ mod tests {
         assert_eq!(names, ["ads", "cart", "web"]);
         let workloads = made_again(&merged, &Vpas::new(), &rows);
         assert_eq!(workloads[2].containers[0].oom_kills, 2);
+        let gaps = workloads.iter().map(|one| one.containers[0].resources[0].unsaid);
+        let expected = [EvidenceGap::Unread, EvidenceGap::Unread, EvidenceGap::WithoutSeries];
+        assert!(gaps.eq(expected.map(Some)), "{workloads:?}");
         assert_eq!(Report { workloads, ..totals }, of_command);
     }
 

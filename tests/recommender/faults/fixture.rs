@@ -215,7 +215,7 @@ impl Fixture {
         };
         let stored = CheckpointStorage::new(self.client(), move || now, options);
         for (key, snapshot) in load(&stored, &LoadRequest::All).await.snapshots {
-            registry.restore(&key, &snapshot, now).expect("stored history is complete");
+            registry.restore(&key, &snapshot, now, false).expect("stored history is complete");
         }
         let mut index = VpaIndex::new(NamespaceScope::default(), "default");
         let pods = Api::<Pod>::namespaced(self.client(), &self.namespace);

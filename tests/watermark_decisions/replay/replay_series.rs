@@ -99,14 +99,14 @@ pub fn replay_series(
         let outcome =
             if decision.change.is_some() { ScaleOutcome::Done } else { ScaleOutcome::NoChange };
         let writing = StatusBuilder {
-            spec: &spec,
-            namespace: "shop",
+            spec: spec.clone(),
+            namespace: "shop".to_owned(),
             compat: start.compat,
             skips_idle_events: true,
-            now,
+
             fixes,
         };
-        status = writing.status(&status, &decision, &outcome);
+        status = writing.status(&status, &decision, &outcome, now);
         followed.steps += 1;
         followed.changes += u64::from(decision.desired != replicas);
         let is_restricted = |restriction: &Restriction| *restriction != Restriction::WithinBounds;

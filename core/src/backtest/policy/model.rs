@@ -159,12 +159,12 @@ impl Estimator<'_> {
         };
         if read.cpu_samples != cpu_stats.count {
             let shares = shares(&settings.cpu, tuning.cpu_percentile);
-            read.cpu = container.cpu_percentiles(shares, self.rules);
+            read.cpu = container.percentiles(Resource::Cpu, shares, self.rules);
             read.cpu_samples = cpu_stats.count;
         }
         if read.memory_samples != memory_stats.count {
             let shares = shares(&settings.memory, tuning.memory_percentile);
-            read.memory = container.memory_percentiles(shares, self.rules);
+            read.memory = container.percentiles(Resource::Memory, shares, self.rules);
             read.memory_samples = memory_stats.count;
         }
         let interval = settings.cpu.confidence_interval;

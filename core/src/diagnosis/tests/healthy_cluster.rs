@@ -59,7 +59,7 @@ pub(super) fn workload() -> Workload {
         kind: "Deployment".into(),
         name: "web".into(),
         replicas: Some(3),
-        containers: vec![container],
+        containers: [container].into(),
         ..Workload::default()
     }
 }

@@ -1,6 +1,6 @@
 //! The planned requests of one container while it runs: its state, the requests of its pods, and the last decisions.
 
-use crate::types::Time;
+use crate::types::{PerResource, Time};
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -31,11 +31,7 @@ impl PlanRules {
 }
 
 /// CPU in cores and memory in bytes, where they are known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct KnownRequests {
-    pub cpu: Option<f64>,
-    pub memory: Option<f64>,
-}
+pub type KnownRequests = PerResource<f64>;
 
 #[skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,16 +81,12 @@ impl ContainerPlan {
 
     pub fn observe_requests(&mut self, requests: KnownRequests) {
         let valid = |amount: Option<f64>| amount.filter(|it| it.is_finite() && *it > 0.0);
-        let max = |known: Option<f64>, new: Option<f64>| match (known, new) {
-            (Some(known), Some(new)) => Some(known.max(new)),
-            (known, new) => known.or(new),
-        };
-        let requests = KnownRequests { cpu: valid(requests.cpu), memory: valid(requests.memory) };
+        self.requests = KnownRequests { cpu: valid(requests.cpu), memory: valid(requests.memory) };
+        let max = |known: Option<f64>, new| known.into_iter().chain(new).reduce(f64::max);
         self.largest = KnownRequests {
-            cpu: max(self.largest.cpu, requests.cpu),
-            memory: max(self.largest.memory, requests.memory),
+            cpu: max(self.largest.cpu, self.requests.cpu),
+            memory: max(self.largest.memory, self.requests.memory),
         };
-        self.requests = requests;
     }
 
     /// Adds a CPU sample in cores. A live sample was taken at the last request of its pod.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     history::Throttling,
-    types::{ContainerKey, ObjectKey, Time},
+    types::{ContainerKey, ObjectKey, PerResource, Time},
 };
 
 use super::{HistoryState, VpaState};
@@ -30,11 +30,7 @@ pub struct UsageSample<'a> {
 }
 
 /// The result of adding a usage sample, for each resource that it has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsageResult {
-    pub cpu: Option<Result<(), SampleRejected>>,
-    pub memory: Option<Result<(), SampleRejected>>,
-}
+pub type UsageResult = PerResource<Result<(), SampleRejected>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -47,13 +43,6 @@ pub enum OomResult {
     Ignored,
     Refused(SampleRejected),
     Untracked,
-}
-
-impl UsageResult {
-    /// Whether it was rejected because its time is in the future.
-    pub fn is_in_future(self) -> bool {
-        [self.cpu, self.memory].contains(&Some(Err(SampleRejected::InFuture)))
-    }
 }
 
 /// Adds to the histories of the VPAs of a registry.

@@ -118,7 +118,7 @@ fn a_load_for_a_vpa_recreated_meanwhile_is_discarded() {
 #[test]
 fn an_owner_found_late_triggers_a_load_of_inherited_history() {
     let mut registry = registry(Compat::Plimsoll, &["bare", "endowed"]);
-    registry.restore(&key("endowed"), &stored(60, None), minute(60)).expect("good");
+    registry.restore(&key("endowed"), &stored(60, None), minute(60), false).expect("good");
     take(&mut registry, "bare", minute(60));
     for name in ["bare", "endowed"] {
         registry.set_owner(&vpa(name), "apps/Deployment/web");
@@ -126,7 +126,7 @@ fn an_owner_found_late_triggers_a_load_of_inherited_history() {
     let waiting: Vec<_> = registry.waiting_for_history().collect();
     assert_eq!(waiting, [(&vpa("bare"), Some("apps/Deployment/web"))]);
     let restored =
-        registry.restore(&key("bare"), &stored(60, Some("apps/Deployment/web")), minute(61));
+        registry.restore(&key("bare"), &stored(60, Some("apps/Deployment/web")), minute(61), false);
     assert_eq!(restored, Ok(RestoreResult::Merged));
     let count = registry
         .get(&vpa("bare"))
@@ -141,7 +141,7 @@ fn another_workload_starts_without_history_and_may_replace_the_stored_one() {
         let mut registry = registry(Compat::Plimsoll, &[]);
         registry.track(&vpa("web"), VpaSettings::default(), START);
         registry.set_owner(&vpa("web"), "apps/Deployment/old");
-        registry.restore(&key("web"), &stored(60, owner), minute(60)).expect("good");
+        registry.restore(&key("web"), &stored(60, owner), minute(60), false).expect("good");
         load(&mut registry, "web");
         take(&mut registry, "web", minute(60));
         registry.saves().records(&vpa("web"), minute(60));
@@ -149,7 +149,7 @@ fn another_workload_starts_without_history_and_may_replace_the_stored_one() {
         registry.set_owner(&vpa("web"), "apps/Deployment/new");
         registry.saves().mark_saved(&vpa("web"), &["main".into()], minute(61));
         assert_eq!(registry.containers(), 0, "{owner:?}");
-        let again = registry.restore(&key("web"), &stored(60, owner), minute(61));
+        let again = registry.restore(&key("web"), &stored(60, owner), minute(61), false);
         assert_eq!(again, Ok(RestoreResult::Expired), "{owner:?}: it belongs to the old workload");
         load(&mut registry, "web");
         take(&mut registry, "web", minute(62));
@@ -175,12 +175,12 @@ fn a_richer_record_is_adopted_and_a_poorer_or_expired_one_is_not() {
             .map(|history| history.cpu_samples.count)
     };
     assert_eq!(
-        registry.restore_if_richer(&key("web"), &stored(5, None), minute(70)),
+        registry.restore(&key("web"), &stored(5, None), minute(70), true),
         Ok(RestoreResult::AlreadyLoaded)
     );
     assert_eq!(count(&registry), Some(10));
     assert_eq!(
-        registry.restore_if_richer(&key("web"), &stored(50, None), minute(70)),
+        registry.restore(&key("web"), &stored(50, None), minute(70), true),
         Ok(RestoreResult::Merged)
     );
     assert_eq!(count(&registry), Some(50), "it replaces ours, so that nothing counts twice");
@@ -188,7 +188,7 @@ fn a_richer_record_is_adopted_and_a_poorer_or_expired_one_is_not() {
     let late = START.later(DAY * 20);
     take(&mut registry, "web", late);
     assert_eq!(
-        registry.restore_if_richer(&key("web"), &stored(100, None), late),
+        registry.restore(&key("web"), &stored(100, None), late, true),
         Ok(RestoreResult::Expired)
     );
     assert_eq!(count(&registry), Some(51), "an expired record replaces nothing");
@@ -214,7 +214,7 @@ fn an_oom_kill_counts_once_whichever_version_stored_the_history() {
         (&upstream, "upstream's, window closed", 100, false),
     ] {
         let mut registry = registry(Compat::Plimsoll, &["web"]);
-        registry.restore(&key("web"), stored, now).expect("good");
+        registry.restore(&key("web"), stored, now, false).expect("good");
         let outcome = kill(&mut registry, "web", minute(at), now);
         assert_eq!(matches!(outcome, OomResult::Counted(_)), counts, "{name}: {outcome:?}");
         let again = kill(&mut registry, "web", minute(at), now);
@@ -283,7 +283,7 @@ fn an_unreadable_history_is_loaded_again_and_not_overwritten() {
     assert!(due(&mut registry, minute(99)).is_empty(), "the stored history is unknown");
     assert_eq!(registry.waiting_for_history().count(), 0);
     assert_eq!(registry.with_missing_history().collect::<Vec<_>>(), [(&vpa("web"), None)]);
-    registry.restore(&key("web"), &stored(60, None), minute(70)).expect("good");
+    registry.restore(&key("web"), &stored(60, None), minute(70), false).expect("good");
     load(&mut registry, "web");
     assert_eq!(registry.with_missing_history().count(), 0);
     let count = registry
@@ -312,7 +312,7 @@ fn a_stored_sample_counts_once_when_its_history_is_loaded_later() {
         let mut restarted = registry(Compat::Plimsoll, &[]);
         restarted.track(&vpa("web"), VpaSettings::default(), START);
         (59..later).for_each(|number| take(&mut restarted, "web", minute(number)));
-        restarted.restore(&key("web"), &stored(60, None), minute(later)).expect("good");
+        restarted.restore(&key("web"), &stored(60, None), minute(later), false).expect("good");
         load(&mut restarted, "web");
         assert_eq!(stats(&restarted), stats(&continuous), "until minute {later}");
         let recommend = |registry: &VpaRegistry| {

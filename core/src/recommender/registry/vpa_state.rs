@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::types::Time;
+use crate::{
+    api::vpa::{ContainerMode, ContainerPolicy},
+    types::Time,
+};
 
 use super::saving::Unsaved;
 use crate::recommender::{
-    history::History, policy, recommendation_summary::RecommendationSummary,
-    vpa_settings::VpaSettings,
+    history::History, recommendation_summary::RecommendationSummary, vpa_settings::VpaSettings,
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -76,7 +78,8 @@ impl VpaState {
 
     /// Whether the policy of this container is `Off`.
     pub fn is_off(&self, container: &str) -> bool {
-        policy::policy_for(&self.settings.policies, container).is_some_and(|policy| policy.off)
+        ContainerPolicy::find(&self.settings.policies, container)
+            .is_some_and(|policy| policy.mode == Some(ContainerMode::Off))
     }
 
     /// Returns the number of OOM kills of a container that this process has counted.
@@ -111,11 +114,8 @@ impl VpaState {
     /// Resets the state for another workload. The stored history is marked stale.
     pub(super) fn reset(&mut self) {
         let former = std::mem::take(&mut self.history);
-        for (name, _) in former.iter() {
-            self.history.mark_stale(Arc::clone(name));
-        }
-        for name in former.stale_records() {
-            self.history.mark_stale(Arc::clone(name));
+        for name in former.iter().map(|(name, _)| name).chain(former.stale_records()) {
+            self.history.mark_stale(Arc::clone(name), false);
         }
         self.state = HistoryState::Waiting;
         self.not_found = None;

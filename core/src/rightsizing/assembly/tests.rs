@@ -262,7 +262,7 @@ fn injected_containers_count_for_targets_and_stay() {
         ..container(amounts(Some(100), None), Amounts::default())
     };
     let mut web = deployment("web", 4, vec![main]);
-    web.injected = vec![proxy];
+    web.injected = [proxy].into();
     web.utilization_targets = vec![UtilizationTarget {
         kind: "HorizontalPodAutoscaler".into(),
         name: "web".into(),
@@ -574,7 +574,7 @@ proptest! {
         let first = report_of(&survey_of(vec![workload.clone()]), &history, &options);
         let mut applied = workload;
         let [of_cpu, of_memory] = rows(&first) else { panic!("two rows") };
-        let main = &mut applied.containers[0];
+        let main = &mut Arc::make_mut(&mut applied.containers)[0];
         main.requests.cpu = of_cpu.change.request.map(MilliCpu).or(main.requests.cpu);
         main.limits.cpu = of_cpu.change.limit.map(MilliCpu).or(main.limits.cpu);
         main.requests.memory = of_memory.change.request.map(Bytes).or(main.requests.memory);

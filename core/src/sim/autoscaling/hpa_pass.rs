@@ -5,7 +5,11 @@ use std::time::Duration;
 use super::{PERIOD, STEPS_PER_MINUTE, replica::Replica};
 use crate::{
     coordination::{RatioRule, UsagePerPod},
-    hpa::{Config, Fixes, HpaState, bounds, numbers, stabilization},
+    hpa::{
+        Config, Fixes, HpaState, bounds, numbers,
+        proposal::{kept_by_padding, replicas_of_ratio},
+        stabilization,
+    },
     types::Time,
 };
 
@@ -122,11 +126,9 @@ impl Sums {
         let ratio = ratio(input.rule, self.used, self.requested, self.ready);
         let unready_counts = self.unready > 0 && ratio > 1.0;
         if !unready_counts && self.missing == 0 {
-            if tolerance.contains(ratio) {
-                return Some(current);
-            }
-            let replicas = (ratio * self.ready as f64).ceil();
-            return Some(numbers::to_replicas(replicas, Fixes::UPSTREAM));
+            let ready = usize::try_from(self.ready).unwrap_or(0);
+            let replicas = replicas_of_ratio(ratio, ready, tolerance, Fixes::UPSTREAM);
+            return Some(replicas.unwrap_or(current));
         }
         let (mut used, mut requested, mut pods) = (self.used, self.requested, self.ready);
         if ratio != 1.0 {
@@ -140,11 +142,8 @@ impl Sums {
         }
         let padded = self::ratio(input.rule, used, requested, pods);
         let replicas = numbers::to_replicas((padded * pods as f64).ceil(), Fixes::UPSTREAM);
-        let turns = (ratio < 1.0 && padded > 1.0)
-            || (ratio > 1.0 && padded < 1.0)
-            || (padded < 1.0 && replicas > current)
-            || (padded > 1.0 && replicas < current);
-        Some(if tolerance.contains(padded) || turns { current } else { replicas })
+        let kept = kept_by_padding(ratio, padded, tolerance, replicas.cmp(&current));
+        Some(if kept.is_some() { current } else { replicas })
     }
 }
 

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use super::replica::Replica;
 use crate::{
+    api::{ResourceName, vpa::ContainerPolicy},
     coordination::decide::Recommended,
-    recommender::{
-        ContainerPolicy, ControlledResources, History, Settings, VpaSettings, recommend,
-    },
+    recommender::{History, Settings, VpaSettings, recommend},
     types::{Time, compat::Compat, units::MilliCpu},
 };
 
@@ -25,8 +24,8 @@ pub struct Vertical {
 impl Default for Vertical {
     fn default() -> Self {
         let policy = ContainerPolicy {
-            container: CONTAINER.into(),
-            controlled: ControlledResources { cpu: true, memory: false },
+            container_name: CONTAINER.into(),
+            controlled_resources: Some(vec![ResourceName::Cpu]),
             ..ContainerPolicy::default()
         };
         Self {

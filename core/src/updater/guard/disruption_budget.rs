@@ -142,21 +142,12 @@ impl DisruptionBudget {
         too_many > 0
     }
 
-    const fn changes(&self, kind: BudgetKind) -> &HourlyChanges {
+    /// The changes within the last hour.
+    pub const fn changes(&self, kind: BudgetKind) -> &HourlyChanges {
         match kind {
             BudgetKind::Disruption => &self.disruptions,
             BudgetKind::Resize => &self.resizes,
         }
-    }
-
-    /// Returns the changes within the last hour in one namespace.
-    pub fn in_namespace(&self, namespace: &str, kind: BudgetKind, now: Time) -> u32 {
-        self.changes(kind).in_namespace(namespace, now)
-    }
-
-    /// Returns the changes within the last hour in the cluster.
-    pub fn in_cluster(&self, kind: BudgetKind, now: Time) -> u32 {
-        self.changes(kind).in_cluster(now)
     }
 
     /// Returns an error if one more change would exceed a budget.
@@ -180,11 +171,11 @@ impl DisruptionBudget {
         let is_exhausted = |allowance: Option<Allowance>, pods, used: u32| {
             allowance.is_some_and(|allowance| used >= allowance.limit_for(pods))
         };
-        let used = self.in_namespace(namespace, kind, now);
+        let used = self.changes(kind).in_namespace(namespace, now);
         if is_exhausted(namespace_allowance, pod_counts.namespace, used) {
             return Err(SkipReason::NamespaceBudget);
         }
-        if is_exhausted(cluster_allowance, pod_counts.cluster, self.in_cluster(kind, now)) {
+        if is_exhausted(cluster_allowance, pod_counts.cluster, self.changes(kind).in_cluster(now)) {
             return Err(SkipReason::ClusterBudget);
         }
         Ok(())

@@ -60,34 +60,17 @@ pub fn ensure_fresh(
     }
 }
 
-/// The observed state of the admission controller's status Lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdmissionLeaseStatus {
-    /// Not checked (`--use-admission-controller-status=false`).
-    Ignored,
-    Lease {
-        /// `creationTimestamp`.
-        created: Option<Time>,
-        renewed: Option<Time>,
-        /// Whether it has a holder. Upstream's Lease is created by its holder; one from a manifest has none at first.
-        is_held: bool,
-    },
-    /// It could not be read or does not exist.
-    Unreadable,
-}
-
-impl AdmissionLeaseStatus {
-    /// Whether new pods will be sized, as upstream decides it: a held Lease that was just created counts as renewed.
-    pub fn is_ready(self, now: Time, timeout: Duration) -> bool {
-        match self {
-            Self::Ignored => true,
-            Self::Unreadable => false,
-            Self::Lease { created, renewed, is_held } => {
-                let created = created.filter(|_| is_held);
-                created.into_iter().chain(renewed).any(|seen| seen.later(timeout) > now)
-            }
-        }
-    }
+/// Whether new pods will be sized by the status Lease of the admission controller, as upstream decides it: a held Lease that
+/// was just created counts as renewed. Upstream's Lease is created by its holder; one from a manifest has none at first.
+pub fn is_admission_ready(
+    created: Option<Time>,
+    renewed: Option<Time>,
+    is_held: bool,
+    timeout: Duration,
+    now: Time,
+) -> bool {
+    let created = created.filter(|_| is_held);
+    created.into_iter().chain(renewed).any(|seen| seen.later(timeout) > now)
 }
 
 #[cfg(test)]
@@ -128,14 +111,12 @@ mod tests {
         for (created, renewed, expected) in
             [(new, None, true), (old, None, false), (old, new, true), (old, old, false)]
         {
-            let lease = AdmissionLeaseStatus::Lease { created, renewed, is_held: true };
-            assert_eq!(lease.is_ready(now, timeout), expected, "{lease:?}");
+            let is_ready = is_admission_ready(created, renewed, true, timeout, now);
+            assert_eq!(is_ready, expected, "{created:?} {renewed:?}");
         }
         for (renewed, expected) in [(None, false), (old, false), (new, true)] {
-            let lease = AdmissionLeaseStatus::Lease { created: new, renewed, is_held: false };
-            assert_eq!(lease.is_ready(now, timeout), expected, "{lease:?}");
+            let is_ready = is_admission_ready(new, renewed, false, timeout, now);
+            assert_eq!(is_ready, expected, "{renewed:?}");
         }
-        assert!(!AdmissionLeaseStatus::Unreadable.is_ready(now, timeout));
-        assert!(AdmissionLeaseStatus::Ignored.is_ready(now, timeout));
     }
 }

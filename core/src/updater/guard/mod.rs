@@ -19,7 +19,7 @@ mod trials;
 pub mod workload_state;
 
 pub use disruption_budget::{BudgetKind, DisruptionBudget};
-pub use freshness::{AdmissionLeaseStatus, HeartbeatPolicy, RecommenderHeartbeat};
+pub use freshness::{HeartbeatPolicy, RecommenderHeartbeat, is_admission_ready};
 pub use infeasible::{InfeasibleResizes, RejectedBy};
 pub use maintenance_window::{MaintenanceWindows, WindowState};
 pub use regression::{Health, Regression};

@@ -58,7 +58,6 @@ pub fn label_hash(pair: (&str, &str)) -> u64 {
     hasher.finish()
 }
 
-/// Removes one name from those with a label.
 pub fn remove_name<S: BuildHasher>(
     index: &mut HashMap<u64, Vec<Arc<str>>, S>,
     pair: u64,

@@ -1,6 +1,6 @@
 //! The labels of an object as compact text.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
 use plimsoll_core::types::interner::Interner;
 
@@ -32,22 +32,16 @@ impl Labels {
     }
 }
 
-impl From<&BTreeMap<String, String>> for Labels {
-    fn from(labels: &BTreeMap<String, String>) -> Self {
+impl<M: Borrow<BTreeMap<String, String>>> From<M> for Labels {
+    fn from(labels: M) -> Self {
         let mut text = String::new();
-        for (key, value) in labels {
+        for (key, value) in labels.borrow() {
             // The API allows no such labels; one would shift all labels after it.
             if !key.contains(SEPARATOR) && !value.contains(SEPARATOR) {
                 text.extend([key.as_str(), "\0", value.as_str(), "\0"]);
             }
         }
         Self(text.into())
-    }
-}
-
-impl From<BTreeMap<String, String>> for Labels {
-    fn from(labels: BTreeMap<String, String>) -> Self {
-        Self::from(&labels)
     }
 }
 

@@ -168,7 +168,7 @@ fn compare(index: &VpaIndex, naive: &Naive) {
         let found: BTreeSet<String> =
             index.pods_of(&at).map(|(name, _)| name.to_string()).collect();
         assert_eq!(found, expected, "pods of {at}");
-        assert_eq!(index.vpa(&at).map(IndexedVpa::pod_count), Some(expected.len()));
+        assert_eq!(index.vpa(&at).map(|vpa| vpa.pods.len()), Some(expected.len()));
     }
     for &(n, p) in naive.pods.keys() {
         let (_, vpas) = index.pod(NAMESPACES[n], &format!("p{p}")).expect("the pod is indexed");

@@ -30,7 +30,7 @@ pub struct IndexedVpa {
     pub selector: Selector,
     /// The label that it is found by in the index.
     pub(super) indexed_label: Option<u64>,
-    pub(super) pods: BTreeSet<Arc<str>>,
+    pub pods: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,10 +45,6 @@ pub enum TargetState {
 }
 
 impl IndexedVpa {
-    pub fn pod_count(&self) -> usize {
-        self.pods.len()
-    }
-
     pub(super) fn is_newer_than(&self, object: &VerticalPodAutoscaler) -> bool {
         object.metadata.uid.as_deref() == Some(&*self.uid)
             && object

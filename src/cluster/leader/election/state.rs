@@ -48,7 +48,6 @@ impl ElectionState {
         }
     }
 
-    /// The last observed holder.
     pub fn holder(&self) -> Option<Arc<str>> {
         self.observation.borrow().holder.clone()
     }

@@ -43,7 +43,6 @@ pub struct GroupVersionKind<'a> {
     pub group: Cow<'a, str>,
     #[serde(borrow)]
     pub version: Cow<'a, str>,
-    /// Kind, such as `Pod`.
     #[serde(borrow)]
     pub kind: Cow<'a, str>,
 }

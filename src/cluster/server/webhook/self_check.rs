@@ -21,7 +21,6 @@ use tokio_rustls::TlsConnector;
 
 #[derive(Clone, Debug)]
 pub enum ServerTrust {
-    /// By certificate authorities.
     Authorities(RootCertStore),
     /// By this exact certificate, where the CA is not known to this process.
     PinnedCertificate(CertificateDer<'static>),

@@ -91,13 +91,15 @@ impl SeriesReader<'_> {
             ["kube_pod_container_resource_requests", "kube_pod_container_resource_limits"];
         let collects = |states: &KubeStateMetrics| {
             families.iter().any(|family| states.has_family(family))
-                || survey.workloads.iter().flat_map(|workload| &workload.containers).any(|one| {
+                || survey.workloads.iter().flat_map(|workload| &*workload.containers).any(|one| {
                     one.requests != Amounts::default() || one.limits != Amounts::default()
                 })
         };
         if !states.is_some_and(collects) {
-            let containers =
-                survey.workloads.iter_mut().flat_map(|of| &mut Arc::make_mut(of).containers);
+            let containers = survey
+                .workloads
+                .iter_mut()
+                .flat_map(|of| Arc::make_mut(&mut Arc::make_mut(of).containers));
             containers.for_each(|container| container.resources_unknown = true);
         }
         self.add_groups(states, &mut survey).await;

@@ -293,7 +293,7 @@ impl SurveyRows {
             utilization_targets,
             replica_ranges,
             scaled_by,
-            containers,
+            containers: containers.into(),
             ..Workload::default()
         }
     }

@@ -72,6 +72,32 @@ async fn the_largest_request_of_pods_is_known_if_it_is_not_that_of_the_template(
 }
 
 #[tokio::test]
+async fn during_a_rollout_the_pods_of_the_newest_replica_set_count() {
+    let deployment = || owner("apps/v1", "Deployment", "web");
+    let pod_of = |set: &str, name: &str, created, cpu: &str| {
+        let mut pod = pod_of_web(name, created, json!([container("main", cpu, "64Mi")]));
+        pod["metadata"]["ownerReferences"] = owner("apps/v1", "ReplicaSet", set);
+        pod
+    };
+    // The ReplicaSet that is listed last may be either.
+    for (old, new) in [("web-1", "web-2"), ("web-2", "web-1")] {
+        let spec = template(3, json!([container("main", "500m", "64Mi")]));
+        let survey = Cluster::default()
+            .with(DEPLOYMENTS, controller("web", json!([]), spec))
+            .with(REPLICA_SETS, controller("web-1", deployment(), json!({})))
+            .with(REPLICA_SETS, controller("web-2", deployment(), json!({})))
+            .with(PODS, pod_of(old, "a", 1, "900m"))
+            .with(PODS, pod_of(new, "b", 2, "400m"))
+            .with(PODS, pod_of(new, "c", 3, "320m"))
+            .survey(&SurveyScope::default())
+            .await;
+        let [web] = &survey.workloads[..] else { panic!("{survey:?}") };
+        assert_eq!(web.pods.len(), 3);
+        assert_eq!(milli_cpu(web.containers[0].running.as_deref()), Some(400));
+    }
+}
+
+#[tokio::test]
 async fn a_limit_without_a_request_is_the_request_of_pods_too() {
     let limited = json!([{"name": "main", "resources": {"limits": {"cpu": "1"}}}]);
     let both =

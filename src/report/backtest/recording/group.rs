@@ -155,7 +155,7 @@ mod tests {
             kind: "Deployment".into(),
             name: name.into(),
             replicas: Some(replicas),
-            containers: vec![Container::default()],
+            containers: [Container::default()].into(),
             ..Workload::default()
         }
     }

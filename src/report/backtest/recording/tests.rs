@@ -198,10 +198,11 @@ fn workload() -> Workload {
         kind: "Deployment".into(),
         name: "web".into(),
         pods: vec![POD.into()],
-        containers: vec![
+        containers: [
             container("main", ContainerRole::Main),
             container("setup", ContainerRole::Init),
-        ],
+        ]
+        .into(),
         ..Workload::default()
     }
 }

@@ -272,9 +272,12 @@ fn guards_of(
     let changes_made = |within: &str, charge: BudgetKind, allowance: Option<Allowance>| {
         let (made, pods) = if within == "namespace" {
             let namespace = &workload.key.namespace;
-            (persisted.budget.in_namespace(namespace, charge, now), context.pod_counts.namespace)
+            (
+                persisted.budget.changes(charge).in_namespace(namespace, now),
+                context.pod_counts.namespace,
+            )
         } else {
-            (persisted.budget.in_cluster(charge, now), context.pod_counts.cluster)
+            (persisted.budget.changes(charge).in_cluster(now), context.pod_counts.cluster)
         };
         let charge = match charge {
             BudgetKind::Disruption => "disruption",

@@ -68,7 +68,6 @@ impl Leases {
         Self { heartbeats, heartbeat_error, admission_health, ledger, notes }
     }
 
-    /// The heartbeat of the recommender of a workload.
     pub fn heartbeat(
         &self,
         config: &ExplainPodConfig,
@@ -92,7 +91,6 @@ impl Leases {
         self.heartbeats.for_vpa(&workload.vpa, &workload.key.namespace)
     }
 
-    /// The heartbeat as it appears in the report.
     pub fn recommender_health(
         &self,
         config: &ExplainPodConfig,
@@ -126,7 +124,6 @@ impl Leases {
         }
     }
 
-    /// The health of the admission controller as it appears in the report.
     pub fn admission_controller_health(&self) -> LeaseState {
         let state = match self.admission_health {
             None => "notAsked",

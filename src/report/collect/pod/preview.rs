@@ -4,8 +4,8 @@
 use plimsoll_core::{
     types::Time,
     updater::{
-        PassContext, PersistedState, PodOutcome, PodOwner, SkipReason, StepResult, UpdatePass,
-        UpdateReason, guard::disruption_budget::PodCounts,
+        DisruptionBudget, PassContext, PersistedState, PodOutcome, PodOwner, SkipReason,
+        StepResult, UpdatePass, UpdateReason, guard::disruption_budget::PodCounts,
     },
 };
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::{
     decision_inputs, leases::Leases, match_workloads, persisted_state, read_namespace,
 };
 use crate::{
-    cluster::snapshot::{ClusterSnapshot, ReadError},
+    cluster::snapshot::ReadError,
     controllers::{runtime::command_client::Cluster, updater::matching::Workload},
     report::explain::pod::report::PodVerdict,
 };
@@ -25,7 +25,6 @@ use kube::ResourceExt as _;
 /// The most pods of a namespace that are named.
 const MAX_PODS: usize = 500;
 
-/// What the updater would do in a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespacePreview {
@@ -54,7 +53,6 @@ pub struct WorkloadPreview {
     pub left_out: usize,
 }
 
-/// What the updater would do with a pod.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -86,19 +84,11 @@ pub async fn preview(
     let workloads = match_workloads(client, &snapshot, compat).await?;
     let mut leases = Leases::of(config, &snapshot, now);
     let mut notes = std::mem::take(&mut leases.notes);
-    let pass = NamespacePass {
-        config,
-        snapshot: &snapshot,
-        constraints: &constraints,
-        is_admission_ready: leases.is_admission_ready(&mut notes),
-        leases: &leases,
-        can_resize: can_resize.unwrap_or(false),
-        pods: count_pods(&workloads),
-        now,
-    };
+    let is_admission_ready = leases.is_admission_ready(&mut notes);
+    let pods = count_pods(&workloads);
     let mut disruptions = DisruptionBudgets::of(&snapshot.disruption_budgets, &mut notes);
     let mut budget = leases.ledger.clone();
-    let mut named = 0;
+    let mut room = MAX_PODS;
     let mut previews = Vec::new();
     for workload in &workloads {
         let persisted = PersistedState {
@@ -106,10 +96,22 @@ pub async fn preview(
             budget,
             ..PersistedState::default()
         };
-        let room = MAX_PODS.saturating_sub(named);
+        let desired_replicas = |owner: &PodOwner| workload.desired_replicas_of(owner);
+        let context = PassContext {
+            desired_replicas: &desired_replicas,
+            pod_counts: PodCounts { cluster: pods, namespace: pods },
+            heartbeat: leases.heartbeat(config, workload, &mut notes),
+            is_admission_ready,
+            can_resize: can_resize.unwrap_or(false),
+            now,
+        };
+        let inputs = decision_inputs(config, (&snapshot, &constraints), workload, now, &mut notes);
+        let subject = inputs.vpa_with_pods(workload);
+        let pass =
+            UpdatePass::new(subject, context, &config.settings, persisted).without_boost_removal();
         let preview;
-        (preview, budget) = pass.run(workload, persisted, &mut disruptions, room, &mut notes);
-        named += preview.decisions.len();
+        (preview, budget) = run_pass(pass, workload, &mut disruptions, room);
+        room = room.saturating_sub(preview.decisions.len());
         previews.push(preview);
     }
     notes.sort();
@@ -117,81 +119,46 @@ pub async fn preview(
     Ok(NamespacePreview { at: now, workloads: previews, notes })
 }
 
-/// The inputs that the workloads of a namespace share.
-struct NamespacePass<'a> {
-    config: &'a ExplainPodConfig,
-    snapshot: &'a ClusterSnapshot,
-    constraints: &'a Constraints,
-    leases: &'a Leases,
-    is_admission_ready: bool,
-    can_resize: bool,
-    pods: u32,
-    now: Time,
-}
-
-impl NamespacePass<'_> {
-    fn run(
-        &self,
-        workload: &Workload,
-        persisted: PersistedState,
-        disruptions: &mut DisruptionBudgets,
-        room: usize,
-        notes: &mut Vec<String>,
-    ) -> (WorkloadPreview, plimsoll_core::updater::DisruptionBudget) {
-        let (config, now) = (self.config, self.now);
-        let desired_replicas = |owner: &PodOwner| workload.desired_replicas_of(owner);
-        let context = PassContext {
-            desired_replicas: &desired_replicas,
-            pod_counts: PodCounts { cluster: self.pods, namespace: self.pods },
-            heartbeat: self.leases.heartbeat(config, workload, notes),
-            is_admission_ready: self.is_admission_ready,
-            can_resize: self.can_resize,
-            now,
-        };
-        let inputs =
-            decision_inputs(config, (self.snapshot, self.constraints), workload, now, notes);
-        let subject = inputs.vpa_with_pods(workload);
-        let mut pass =
-            UpdatePass::new(subject, context, &config.settings, persisted).without_boost_removal();
-        let needs: Vec<Option<Result<_, SkipReason>>> = (0..workload.pods.len())
-            .map(|pod| pass.explain_pod(pod).map(|explanation| explanation.reason))
-            .collect();
-        let mut steps: Vec<(usize, &'static str)> = Vec::new();
-        while let Some(step) = pass.next() {
-            let outcome = disruptions.simulate(&step.action, &workload.pods[step.pod]);
-            if outcome == StepResult::Done {
-                steps.push((step.pod, step.action.into_str()));
-            }
-            pass.record_result(outcome);
+/// Names at most `room` pods.
+fn run_pass(
+    mut pass: UpdatePass<'_>,
+    workload: &Workload,
+    disruptions: &mut DisruptionBudgets,
+    room: usize,
+) -> (WorkloadPreview, DisruptionBudget) {
+    let needs: Vec<Option<Result<_, SkipReason>>> = (0..workload.pods.len())
+        .map(|pod| pass.explain_pod(pod).map(|explanation| explanation.reason))
+        .collect();
+    let mut steps: Vec<(usize, &'static str)> = Vec::new();
+    while let Some(step) = pass.next() {
+        let outcome = disruptions.simulate(&step.action, &workload.pods[step.pod]);
+        if outcome == StepResult::Done {
+            steps.push((step.pod, step.action.into_str()));
         }
-        let decision = pass.finish();
-        let outcomes = decision.pod_outcomes.iter().zip(&needs).enumerate();
-        let mut decisions: Vec<PodPreview> = outcomes
-            .map(|(pod, (outcome, need))| {
-                let step = steps.iter().position(|(other, _)| *other == pod);
-                let name = workload.pods[pod].name_any();
-                pod_preview(
-                    name,
-                    outcome,
-                    need.as_ref(),
-                    step.map(|step| (step + 1, steps[step].1)),
-                )
-            })
-            .collect();
-        decisions.sort_by_key(|one| (one.step.unwrap_or(usize::MAX), !one.held_back));
-        let left_out = decisions.len().saturating_sub(room);
-        decisions.truncate(room);
-        let preview = WorkloadPreview {
-            vpa: workload.key.name.to_string(),
-            kind: workload.target.0.to_string(),
-            name: workload.target.1.to_string(),
-            pods: workload.pods.len(),
-            candidates: decision.candidates,
-            decisions,
-            left_out,
-        };
-        (preview, decision.state.budget)
+        pass.record_result(outcome);
     }
+    let decision = pass.finish();
+    let outcomes = decision.pod_outcomes.iter().zip(&needs).enumerate();
+    let mut decisions: Vec<PodPreview> = outcomes
+        .map(|(pod, (outcome, need))| {
+            let step = steps.iter().position(|(other, _)| *other == pod);
+            let name = workload.pods[pod].name_any();
+            pod_preview(name, outcome, need.as_ref(), step.map(|step| (step + 1, steps[step].1)))
+        })
+        .collect();
+    decisions.sort_by_key(|one| (one.step.unwrap_or(usize::MAX), !one.held_back));
+    let left_out = decisions.len().saturating_sub(room);
+    decisions.truncate(room);
+    let preview = WorkloadPreview {
+        vpa: workload.key.name.to_string(),
+        kind: workload.target.0.to_string(),
+        name: workload.target.1.to_string(),
+        pods: workload.pods.len(),
+        candidates: decision.candidates,
+        decisions,
+        left_out,
+    };
+    (preview, decision.state.budget)
 }
 
 fn pod_preview(

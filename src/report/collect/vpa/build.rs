@@ -64,7 +64,7 @@ pub fn report(
         recommender: vpa.spec.recommender_name().to_owned(),
         update_mode: vpa.spec.update_mode().into_str().to_owned(),
         target: inputs.target(),
-        pods: inputs.indexed().map_or(0, IndexedVpa::pod_count),
+        pods: inputs.indexed().map_or(0, |vpa| vpa.pods.len()),
         left_out: inputs.omitted_containers(),
         history: history.clone(),
         room: inputs.desired.pod_limits,

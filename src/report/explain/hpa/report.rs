@@ -68,16 +68,13 @@ pub struct HpaReport {
     pub conditions: Vec<HorizontalPodAutoscalerCondition>,
     /// Problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// Additional information.
     pub notes: Vec<String>,
 }
 
 /// A change of replicas by Plimsoll.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastScale {
-    /// The replicas before.
     pub from: i32,
-    /// The replicas after.
     pub to: i32,
     pub at: Time,
     /// Whether its outcome is unknown. The next reconcile finds out.
@@ -104,9 +101,7 @@ pub struct Metric {
     pub padded_ratio: Option<f64>,
     /// Within these ratios replicas are not changed.
     pub tolerated: (f64, f64),
-    /// The proposed replicas.
     pub proposal: Option<i32>,
-    /// Whether this proposal was chosen.
     pub chosen: bool,
     /// Why it proposes the current replicas.
     pub kept: Option<String>,
@@ -175,7 +170,6 @@ pub struct FixEffect {
     pub desired: Option<i32>,
 }
 
-/// What a report is built from.
 #[derive(Clone, Copy, Debug)]
 pub struct HpaInput<'a> {
     pub observed: &'a Observed<'a>,

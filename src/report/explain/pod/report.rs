@@ -22,12 +22,10 @@ pub struct PodReport {
     pub controller: Option<ObjectName>,
     /// Its topmost controller, by which its VPA is found.
     pub workload: Option<ObjectName>,
-    /// Its VPA, if it has one.
     pub vpa: Option<VpaSummary>,
     pub verdict: PodVerdict,
     /// How far its requests are from the recommendation.
     pub need: Option<Need>,
-    /// The requests and recommendations of its containers.
     pub containers: Vec<Container>,
     /// Its place in the order of pods to update.
     pub order: Option<Order>,
@@ -36,7 +34,6 @@ pub struct PodReport {
     pub guards: Option<Guards>,
     /// Blocked updates and problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// Additional information.
     pub notes: Vec<String>,
 }
 

@@ -24,7 +24,6 @@ pub struct VpaReport {
     pub recommender: String,
     pub(crate) update_mode: String,
     pub target: Target,
-    /// Number of matching pods.
     pub pods: usize,
     /// The history that the numbers were computed from.
     pub history: History,
@@ -39,7 +38,6 @@ pub struct VpaReport {
     pub left_out: Vec<OmittedContainer>,
     /// Problems to check. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// Additional information.
     pub notes: Vec<String>,
 }
 
@@ -90,7 +88,6 @@ pub enum RecordForm {
     Explanation,
 }
 
-/// A condition, and whether the status has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -145,7 +142,6 @@ pub struct Resource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Agreement {
-    /// They are equal.
     Same,
     /// They differ by no more than what samples since the last save explain, or by less than the dead band.
     Drift,

@@ -27,7 +27,6 @@ pub struct WpaReport {
     pub target: String,
     /// The minimum and maximum number of replicas.
     pub bounds: (i32, i32),
-    /// Whether the object is in dry run.
     pub dry_run: bool,
     /// The last decision, if the status has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,11 +37,9 @@ pub struct WpaReport {
     pub changes: (i32, Option<Time>),
     /// Seconds until the upscale and downscale windows end.
     pub left: (i64, i64),
-    /// The object's conditions.
     pub conditions: Vec<Condition>,
     /// Problems. The exit code is 1 if there are any.
     pub findings: Vec<Finding>,
-    /// Additional information.
     pub notes: Vec<String>,
 }
 

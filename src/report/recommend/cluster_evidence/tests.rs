@@ -196,7 +196,7 @@ fn workload(namespace: &str) -> Workload {
         kind: "Deployment".into(),
         name: "web".into(),
         pods: vec!["web-7d5f9c4b6d-x2x4z".into()],
-        containers: vec![main],
+        containers: [main].into(),
         ..Workload::default()
     }
 }
@@ -204,7 +204,7 @@ fn workload(namespace: &str) -> Workload {
 /// A workload with a Java virtual machine.
 fn java_workload(namespace: &str) -> Workload {
     let mut workload = workload(namespace);
-    workload.containers[0].runtime = Some(Box::new(RuntimeHint::Jvm {
+    Arc::make_mut(&mut workload.containers)[0].runtime = Some(Box::new(RuntimeHint::Jvm {
         known_by: "-Xmx1g".to_owned(),
         max_heap: Some(Bytes(1 << 30)),
         max_heap_percent: None,

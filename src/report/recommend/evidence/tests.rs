@@ -21,7 +21,7 @@ fn workload() -> Workload {
         namespace: "shop".into(),
         kind: "Deployment".into(),
         name: "web".into(),
-        containers: vec![container("main"), container("silent")],
+        containers: [container("main"), container("silent")].into(),
         ..Workload::default()
     }
 }
@@ -189,7 +189,7 @@ fn evidence_replaces_the_history_and_needs_hardly_more_memory() {
     const COUNT: usize = 200;
     let key = ObjectKey::new("shop", "Deployment/web");
     let mut workload = workload();
-    workload.containers.truncate(1);
+    workload.containers = workload.containers[..1].into();
     let with_one =
         || WorkloadHistory { containers: vec![result(48, 1_000)], ..WorkloadHistory::default() };
     let read: Vec<WorkloadHistory> = (0..COUNT).map(|_| with_one()).collect();

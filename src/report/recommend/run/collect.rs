@@ -108,12 +108,6 @@ impl Collected {
         let Self { sources, remarks, unread, runs_window, .. } = self;
         let mut evidence = self.evidence.clone();
         evidence.extend(part.iter().map(|(key, of)| (key.clone(), Arc::clone(of))));
-        if !Arc::ptr_eq(survey, &self.survey) {
-            for workload in &survey.workloads {
-                let unread = || Arc::new(with_gap(workload, EvidenceGap::Unread));
-                evidence.entry(evidence_key(workload)).or_insert_with(unread);
-            }
-        }
         Self {
             survey: Arc::clone(survey),
             evidence,
@@ -555,7 +549,7 @@ mod tests {
     }
 
     fn workload(name: &str) -> Arc<Workload> {
-        let containers = vec![Container { name: "main".into(), ..Container::default() }];
+        let containers = [Container { name: "main".into(), ..Container::default() }].into();
         let namespace = "shop".into();
         let kind = "Deployment".into();
         Workload { namespace, kind, name: name.into(), containers, ..Workload::default() }.into()
@@ -578,16 +572,14 @@ mod tests {
         let workloads = vec![api.clone(), cart.clone(), web.clone()];
         let survey = Arc::new(Survey { workloads, ..Survey::default() });
         let kills = |of: &Collected, workload| {
-            let main = of.evidence_of(workload).expect("evidence").get("main").expect("main");
-            (main.oom_kills, main.gap)
+            of.evidence_of(workload).and_then(|evidence| Some(evidence.get("main")?.oom_kills))
         };
         let surveyed = before.with_part(&survey, &EvidenceByWorkload::new());
-        let unread = (0, Some(EvidenceGap::Unread));
         let all = |of: &Collected| [&api, &cart, &web].map(|workload| kills(of, workload));
-        assert_eq!(all(&surveyed), [(1, None), unread, (2, None)]);
+        assert_eq!(all(&surveyed), [Some(1), None, Some(2)]);
         let part = [(evidence_key(&api), evidence(3))].into();
         let read = surveyed.with_part(&survey, &part);
-        assert_eq!(all(&read), [(3, None), unread, (2, None)]);
+        assert_eq!(all(&read), [Some(3), None, Some(2)]);
         assert_eq!((read.survey.workloads.len(), &read.remarks), (3, &before.remarks));
     }
 }

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::{
-    api::vpa,
     history::{Resource, SampleBatch},
     recommender::{
-        ContainerPolicy, ContainerRecommendation, SampleResult,
+        ContainerRecommendation, SampleResult,
         decay_cache::DecayCache,
         plan::{KnownRequests, PlanDecision, PlanProfile, PlanSettings, RequestProfile},
     },
@@ -37,7 +36,7 @@ fn run(registry: &mut VpaRegistry, minutes: std::ops::Range<u32>, usage: impl Fn
         let target = registry
             .get(&vpa("web"))
             .and_then(|vpa| vpa.summary_for("main"))
-            .and_then(|summary| Some(summary.cpu.as_ref()?.target));
+            .and_then(|summary| Some(summary.resources.cpu?.target));
         let requests = KnownRequests { cpu: target.or(Some(CORES)), memory: None };
         registry.ingest().observe_requests(&vpa("web"), "main", requests);
         registry.ingest().add_usage(&vpa("web"), usage, now).expect("tracked");
@@ -89,8 +88,7 @@ fn minimum_and_maximum_of_the_policy_limit_planned_requests() {
     ] {
         let mut object = policy;
         object["containerName"] = "main".into();
-        let policy: vpa::ContainerPolicy = serde_json::from_value(object).expect("a policy");
-        let policies = vec![ContainerPolicy::from(&policy)];
+        let policies = vec![serde_json::from_value(object).expect("a policy")];
         let settings = VpaSettings { policies, ..VpaSettings::default() };
         registry.track(&vpa("web"), settings, START);
         let limited = recommended(&registry, minute(1500));
@@ -112,12 +110,12 @@ fn a_plan_is_restored_without_loss_and_only_where_it_is_selected() {
         history.get("main").and_then(|history| Some(history.plan()?.state.clone()))
     };
     let mut restored = planned(RequestProfile::Balanced);
-    restored.restore(&record.key, &record.snapshot, now).expect("is valid");
+    restored.restore(&record.key, &record.snapshot, now, false).expect("is valid");
     assert_eq!(state(&restored), state(&registry));
     assert!(state(&restored).is_some());
     assert_eq!(reason(&recommended(&restored, now)), RecommendationReason::Plan);
     let mut default = planned(RequestProfile::Vpa);
-    default.restore(&record.key, &record.snapshot, now).expect("is valid");
+    default.restore(&record.key, &record.snapshot, now, false).expect("is valid");
     assert_eq!(state(&default), None);
     assert_eq!(reason(&recommended(&default, now)), RecommendationReason::Usage);
 }
@@ -133,7 +131,7 @@ fn a_history_without_a_plan_starts_one() {
     assert!(record.snapshot.plan.is_none());
     let mut registry = planned(RequestProfile::Steady);
     run(&mut registry, 2878..2880, |_| 400);
-    registry.restore(&record.key, &record.snapshot, now).expect("is valid");
+    registry.restore(&record.key, &record.snapshot, now, false).expect("is valid");
     run(&mut registry, 2881..2885, |_| 400);
     let planned = recommended(&registry, minute(2884));
     assert_eq!(reason(&planned), RecommendationReason::Plan);

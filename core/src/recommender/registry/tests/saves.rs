@@ -120,7 +120,7 @@ fn expired_records_are_not_replaced_while_the_clock_is_doubted() {
     let (stored, ahead) = (stored(100, None), START.later(DAY * 10));
     for name in ["web", "db"] {
         registry.track(&vpa(name), VpaSettings::default(), START);
-        assert_eq!(registry.restore(&key(name), &stored, ahead), Ok(RestoreResult::Expired));
+        assert_eq!(registry.restore(&key(name), &stored, ahead, false), Ok(RestoreResult::Expired));
         load(&mut registry, name);
     }
     registry.track(&vpa("new"), VpaSettings::default(), START);
@@ -144,7 +144,7 @@ fn expired_records_are_not_replaced_while_the_clock_is_doubted() {
     assert_eq!(due(&mut registry, ahead), ["web"]);
     assert!(!registry.saves().records(&vpa("web"), ahead)[0].supersede);
     let now = minute(101);
-    assert_eq!(registry.restore_if_richer(&key("web"), &stored, now), Ok(RestoreResult::Merged));
+    assert_eq!(registry.restore(&key("web"), &stored, now, true), Ok(RestoreResult::Merged));
 }
 
 proptest! {

@@ -123,11 +123,11 @@ fn a_ledger_with_too_many_namespaces_is_still_written_and_never_undercounts() {
     let text = budget.write().expect("it fits");
     assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
     let mut read = DisruptionBudget::read(&text).expect("is read");
-    assert_eq!(read.in_cluster(BudgetKind::Disruption, now), 4_000);
+    assert_eq!(read.changes(BudgetKind::Disruption).in_cluster(now), 4_000);
     for (name, changes) in &exact {
-        assert!(read.in_namespace(name, BudgetKind::Disruption, now) >= *changes, "{name}");
+        assert!(read.changes(BudgetKind::Disruption).in_namespace(name, now) >= *changes, "{name}");
     }
-    assert!(read.in_namespace("another", BudgetKind::Disruption, now) <= 2);
+    assert!(read.changes(BudgetKind::Disruption).in_namespace("another", now) <= 2);
     // More changes can be recorded after a read, and all of them expire after an hour.
     for number in 0..3_000 {
         read.record(&format!("the-next-{number}"), BudgetKind::Disruption, true, now);
@@ -135,10 +135,10 @@ fn a_ledger_with_too_many_namespaces_is_still_written_and_never_undercounts() {
             read = DisruptionBudget::read(&read.write().expect("it fits")).expect("is read");
         }
     }
-    assert_eq!(read.in_cluster(BudgetKind::Disruption, now), 7_000);
+    assert_eq!(read.changes(BudgetKind::Disruption).in_cluster(now), 7_000);
     let later = now.later(Duration::from_mins(66));
     read.record("a", BudgetKind::Disruption, true, later);
-    assert_eq!(read.in_cluster(BudgetKind::Disruption, later), 1);
+    assert_eq!(read.changes(BudgetKind::Disruption).in_cluster(later), 1);
     assert!(read.write().expect("it fits").len() < 300);
 }
 
@@ -155,7 +155,8 @@ fn a_ledger_reads_back_and_a_compacted_one_counts_longer() {
     let text = budget.write().expect("it fits");
     assert!(text.len() <= MAX_BYTES, "{} bytes", text.len());
     let read = DisruptionBudget::read(&text).expect("is read");
-    let counted = |budget: &DisruptionBudget, at| budget.in_cluster(BudgetKind::Disruption, at);
+    let counted =
+        |budget: &DisruptionBudget, at| budget.changes(BudgetKind::Disruption).in_cluster(at);
     assert_eq!(counted(&read, now), counted(&budget, now));
     let later = now.later(Duration::from_mins(30));
     assert!(counted(&read, later) > counted(&budget, later));
